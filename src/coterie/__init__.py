@@ -1,0 +1,23 @@
+"""Coterie: clustering that is learned instead of configured."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coterie.estimators.clam import ClAM
+
+__version__ = "0.1.0"
+__all__ = ["ClAM", "__version__"]
+
+# Public names and where they live; torch is imported when one of them is first used.
+_HOMES = {"ClAM": "coterie.estimators.clam"}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'coterie' has no attribute {name!r}; it has: {', '.join(__all__)}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

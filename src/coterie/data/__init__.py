@@ -1,0 +1,1 @@
+"""Real data: reading files, turning tables into numbers, and the benchmark sets."""

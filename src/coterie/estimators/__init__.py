@@ -1,0 +1,1 @@
+"""The scikit-learn face: thin classes that hold parameters and results."""
