@@ -1,0 +1,1 @@
+"""Measurements of Coterie: quality against published tables, speed against peers."""

@@ -1,0 +1,1 @@
+"""One suite per published table; results are JSON lines, with the published numbers beside them."""

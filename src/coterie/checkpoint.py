@@ -1,0 +1,87 @@
+"""One safetensors file per model, with a JSON card in its header. No pickle anywhere."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from coterie.data.files import write_atomically
+from coterie.errors import WeightsError
+
+FORMAT = "coterie"
+FORMAT_VERSION = 1
+
+
+def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], card: Mapping[str, Any], *, force: bool) -> None:
+    """Write tensors and card as one file, atomically.
+
+    Parameters
+    ----------
+    path : str or Path
+        Where to.
+    tensors : mapping of str to Tensor
+        The weights.
+    card : mapping
+        Everything else that the model needs, JSON values only.
+    force : bool
+        Whether an existing file may be replaced.
+    """
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    text = json.dumps(dict(card), sort_keys=True, allow_nan=False)
+    header = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "card": text,
+        "sha256": _digest(tensors, text),
+    }
+    write_atomically(path, save(tensors, metadata=header), force=force)
+
+
+def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read a file that ``save_checkpoint`` wrote, and check that it is whole and unaltered.
+
+    Raises
+    ------
+    WeightsError
+        If the file is absent, truncated, altered, of another program, or of a newer version.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise WeightsError(f"There is no model file {str(path)!r}. Check the path.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise WeightsError(
+            f"{str(path)!r} cannot be read as a model ({error}): it is damaged, cut short, or not a safetensors file. "
+            "Save the model again."
+        ) from error
+    if header.get("format") != FORMAT:
+        raise WeightsError(
+            f"{str(path)!r} is a safetensors file, but not one that Coterie wrote. Load it with the program it is from."
+        )
+    if header.get("format_version") != str(FORMAT_VERSION):
+        raise WeightsError(
+            f"{str(path)!r} has format version {header.get('format_version')}, and this version of Coterie reads "
+            f"{FORMAT_VERSION}. Install the version of Coterie that wrote it."
+        )
+    text = header.get("card", "")
+    if _digest(tensors, text) != header.get("sha256"):
+        raise WeightsError(f"{str(path)!r} was altered after it was saved: its checksum does not match. Save it again.")
+    card: dict[str, Any] = json.loads(text)
+    return tensors, card
+
+
+def _digest(tensors: Mapping[str, Tensor], card: str) -> str:
+    digest = hashlib.sha256(card.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()

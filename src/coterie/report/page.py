@@ -1,0 +1,267 @@
+"""Putting the page together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+import numpy as np
+from numpy.typing import NDArray
+
+import coterie
+from coterie.data.tables import Table
+from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
+from coterie.report.findings import Findings, FittedClusterer, gather, matching
+from coterie.report.palette import cluster_colours
+from coterie.report.pictures import draw_pictures
+from coterie.report.profile import describe_clusters, feature_statistics, telling_features
+from coterie.report.projection import HEIGHT, WIDTH, Map, draw_map
+from coterie.report.sections import cluster_cards, confusion_table, heat_map, row_texts, run_table
+from coterie.report.wording import count, enumeration, name_parts, number, percent, shorten
+
+_TIP_COLUMNS = 4
+_NOTES_IN_SIGHT = 8
+
+
+@dataclass(frozen=True)
+class KeyNumber:
+    """A number at the head of the page."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+def render_report(
+    model: FittedClusterer,
+    table: Table,
+    *,
+    title: str,
+    source: str,
+    ids: NDArray[Any] | None = None,
+    truth: NDArray[Any] | None = None,
+    seconds: float | None = None,
+    images: tuple[int, int] | None = None,
+) -> str:
+    """Show and explain a clustering on one self-contained HTML page.
+
+    Parameters
+    ----------
+    model : fitted clusterer
+        What was fitted on `table`.
+    table : Table
+        The rows that the model was fitted on.
+    title : str
+        Heading of the page.
+    source : str
+        Where the table comes from, in words for the reader.
+    ids : array of shape (N,), optional
+        What to call each row; by default its number, counted from 1.
+    truth : array of shape (N,), optional
+        The known class of each row, to compare the clusters with.
+    seconds : float, optional
+        How long the clustering took.
+    images : (height, width), optional
+        Draw rows and prototypes as images of this shape; the columns are their pixels.
+
+    Returns
+    -------
+    str
+        A page of HTML that loads nothing from elsewhere.
+
+    Raises
+    ------
+    InputError
+        If `table`, `ids` or `truth` differ from the fitted rows in number, or `images` from the columns.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from coterie import ClAM
+    >>> from coterie.data.inputs import as_table
+    >>> X = as_table([[0.0, 1.0], [0.1, 0.9], [5.0, 4.0], [5.1, 4.2]])
+    >>> model = ClAM(n_clusters=2, random_state=0).fit(X)
+    >>> page = render_report(model, X, title="Four points", source="typed by hand")
+    >>> page.startswith("<!doctype html>")
+    True
+    """
+    found = gather(model, table, ids)
+    statistics = feature_statistics(found)
+    profiles = describe_clusters(found, statistics, named=images is None)
+    telling = telling_features(statistics, 24)
+    scores = silhouettes(found)
+    colours = cluster_colours(found.n_clusters)
+    drawn = draw_map(found, model, colours)
+    heat = None if images else heat_map(found, statistics)
+    tip_columns = [] if images else _different_columns(found, telling)[:_TIP_COLUMNS]
+    notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
+    key_numbers = _key_numbers(found, scores)
+    confusion = None
+    if truth is not None:
+        classes, members = _classes(matching(truth, len(found.labels), "truth"))
+        key_numbers += _agreement(members, found.labels)
+        confusion = confusion_table(found, classes, members)
+    histogram = membership_histogram(found)
+    return _template().render(
+        version=coterie.__version__,
+        title=title,
+        source=source,
+        summary=_summary(found, scores, [] if images else _different_columns(found, telling)[:3]),
+        key_numbers=key_numbers,
+        colours=colours,
+        row_count=count(len(found.labels), "row"),
+        map=drawn,
+        map_width=WIDTH,
+        map_height=HEIGHT,
+        map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn"),
+        dots=_dots(found, drawn),
+        prototypes=[
+            {"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes
+        ],
+        points=_points(found, drawn, tip_columns),
+        clusters=cluster_cards(found, profiles, telling, with_cells=images is None),
+        pictures=draw_pictures(found, model, images) if images else None,
+        heat=heat,
+        silhouettes=scores,
+        silhouettes_drawn=_silhouettes_drawn(found, scores),
+        histogram=histogram,
+        fullest=count(histogram.fullest, "row"),
+        confusion=confusion,
+        table_notes=notes[:_NOTES_IN_SIGHT],
+        more_table_notes=notes[_NOTES_IN_SIGHT:],
+        fit_notes=_fit_notes(model, seconds),
+        parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items())],
+        curve=training_curve(model.history_.get("loss", ())),
+        runs=run_table(model.runs_),
+    )
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("coterie", "report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters["name_parts"] = name_parts
+    return environment.get_template("page.html.jinja")
+
+
+def _different_columns(found: Findings, telling: NDArray[np.int64]) -> list[str]:
+    return list(dict.fromkeys(found.features[place].column for place in telling))
+
+
+def _summary(found: Findings, scores: Silhouettes | None, columns: Sequence[str]) -> str:
+    """Say in one sentence what came out."""
+    sizes = found.sizes
+    rows = count(len(found.labels), "row")
+    if found.n_clusters == 1:
+        return f"{rows} fell into one cluster: no groups were told apart."
+    clusters = f"{found.n_clusters} clusters"
+    if sizes.min() == sizes.max():
+        split = f"{clusters} of {count(sizes.min(), 'row')} each"
+    elif found.n_clusters <= 4:
+        split = f"{clusters} of {enumeration([f'{n:,}' for n in sizes])} rows"
+    else:
+        split = f"{clusters}, the largest of {sizes.max():,} and the smallest of {count(sizes.min(), 'row')}"
+    apart = f", told apart best by {enumeration([found.short[name] for name in columns])}" if columns else ""
+    return f"{rows} fell into {split}{apart}{_clarity(scores)}."
+
+
+def _clarity(scores: Silhouettes | None) -> str:
+    if scores is None:
+        return ""
+    words = (
+        (0.5, "the clusters are clearly separate"),
+        (0.25, "the clusters are separate, with blurred borders"),
+    )
+    return "; " + next((text for least, text in words if scores.mean >= least), "the clusters overlap much")
+
+
+def _key_numbers(found: Findings, scores: Silhouettes | None) -> list[KeyNumber]:
+    n = len(found.labels)
+    columns, features = found.table.n_columns, len(found.features)
+    facts = [
+        KeyNumber("rows", f"{n:,}"),
+        KeyNumber("columns", f"{columns:,}", f"seen as {features:,} numbers" if features != columns else ""),
+        KeyNumber("clusters", f"{found.n_clusters:,}"),
+    ]
+    if scores is not None:
+        note = f"of {scores.drawn:,} rows picked at random" if scores.drawn < n else "from −1 to 1"
+        facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
+    facts.append(
+        KeyNumber("mean membership", percent(float(found.top_membership.mean())), "in the own cluster")
+    )
+    return facts
+
+
+def _classes(truth: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return the known classes as text, and the place of each row's class among them."""
+    classes, members = np.unique([str(value) for value in truth.tolist()], return_inverse=True)
+    return classes, members
+
+
+def _agreement(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[KeyNumber]:
+    measured = (
+        ("adjusted Rand index", adjusted_rand_index(members, labels)),
+        ("mutual information", normalized_mutual_information(members, labels)),
+        ("accuracy", matched_accuracy(members, labels)),
+    )
+    notes = ("0 by chance, 1 at best", "normalised, 1 at best", "best match of clusters to classes")
+    return [
+        KeyNumber(name, f"{value:.3f}".replace("-", "−"), note)
+        for (name, value), note in zip(measured, notes, strict=True)
+    ]
+
+
+def _drawn(drawn: int, n: int, verb: str) -> str:
+    if drawn < n:
+        return f"{drawn:,} of {n:,} rows are {verb}, picked at random."
+    return f"All {n:,} rows are {verb}." if n > 1 else f"The only row is {verb}."
+
+
+def _silhouettes_drawn(found: Findings, scores: Silhouettes | None) -> str:
+    if scores is not None:
+        return _drawn(scores.drawn, len(found.labels), "measured")
+    return "The silhouette needs at least two clusters, and more rows than clusters, so there is none here."
+
+
+def _dots(found: Findings, drawn: Map) -> list[dict[str, Any]]:
+    clusters = found.labels[drawn.rows].tolist()
+    places = drawn.places.round(1).tolist()
+    return [{"x": x, "y": y, "cluster": cluster} for (x, y), cluster in zip(places, clusters, strict=True)]
+
+
+def _points(found: Findings, drawn: Map, columns: Sequence[str]) -> dict[str, Any]:
+    """Return what the page shows when a dot is pointed at."""
+    memberships = found.top_membership
+    return {
+        "width": WIDTH,
+        "height": HEIGHT,
+        "columns": [found.short[name] for name in columns],
+        "points": [
+            [
+                *(round(float(v), 1) for v in place),
+                int(found.labels[row]),
+                percent(float(memberships[row])),
+                shorten(found.ids[row], 60),
+                row_texts(found, columns, row),
+            ]
+            for row, place in zip(drawn.rows.tolist(), drawn.places, strict=True)
+        ],
+    }
+
+
+def _fit_notes(model: FittedClusterer, seconds: float | None) -> list[str]:
+    notes = [_sentence(note) for note in model.notes_]
+    if seconds is not None:
+        notes.append(f"The clustering took {number(float(f'{seconds:.3g}'))} seconds.")
+    return notes
+
+
+def _sentence(note: str) -> str:
+    """Begin with a capital and end with a full stop."""
+    text = note[:1].upper() + note[1:]
+    return text if text.endswith((".", "!", "?")) else f"{text}."

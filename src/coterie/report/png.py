@@ -1,0 +1,39 @@
+"""Small pictures inside the page: a PNG writer on the standard library."""
+
+import base64
+import struct
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+_GREY, _INDEXED = 0, 3
+
+
+def grey_png(pixels: NDArray[np.float64], low: float, high: float) -> str:
+    """Return a data address of a grey picture in which `low` is black and `high` is white."""
+    span = high - low if high > low else 1.0
+    levels = np.rint(255 * np.clip((np.nan_to_num(pixels, nan=low) - low) / span, 0, 1)).astype(np.uint8)
+    return _data_address(levels, _GREY, b"")
+
+
+def indexed_png(indices: NDArray[np.int64], colours: list[str]) -> str:
+    """Return a data address of a picture whose pixels are places in a list of `#rrggbb` colours."""
+    # A PNG's list holds 256 colours; beyond that they repeat, which no eye could tell from a new one.
+    table = b"".join(bytes.fromhex(colour[1:]) for colour in colours[:256])
+    return _data_address((indices % 256).astype(np.uint8), _INDEXED, _chunk(b"PLTE", table))
+
+
+def _data_address(levels: NDArray[np.uint8], colour_type: int, palette: bytes) -> str:
+    height, width = levels.shape
+    header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
+    # Each line of a PNG begins with the number of its filter; 0 is "none".
+    lines = np.hstack([np.zeros((height, 1), np.uint8), levels]).tobytes()
+    body = b"".join(
+        [_chunk(b"IHDR", header), palette, _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b"")]
+    )
+    return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))

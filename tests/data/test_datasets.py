@@ -1,0 +1,72 @@
+"""The example that ships, and the benchmarks where COTERIE_DATA has them."""
+
+import gzip
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from coterie.data.datasets import example_path, load_benchmark, load_fashion_mnist
+from coterie.data.files import read_table
+from coterie.errors import InputError
+
+
+def test_wine_is_what_scikit_learn_has() -> None:
+    table = read_table(example_path("wine"))
+    wine = load_wine()
+    assert table.names == (*wine.feature_names, "cultivar")
+    np.testing.assert_array_equal(np.column_stack(table.columns[:-1]), wine.data)
+    assert table.columns[-1].tolist() == ["ABC"[label] for label in wine.target]
+
+
+def test_unknown_example_lists_the_known() -> None:
+    with pytest.raises(InputError, match="wine"):
+        example_path("beer")
+
+
+def test_benchmarks_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COTERIE_DATA", raising=False)
+    with pytest.raises(InputError, match="COTERIE_DATA"):
+        load_benchmark("toy")
+    monkeypatch.setenv("COTERIE_DATA", str(tmp_path))
+    for folder in ("clam", "tabular"):
+        (tmp_path / folder).mkdir()
+        X = np.full((2, 3), len(folder), dtype=np.uint8)
+        np.savez(tmp_path / folder / "toy.npz", X=X, y=np.array([0, 1]), classes=np.array(["p", "q"]))
+    battery = tmp_path / "clustering-data-v1" / "fcps"
+    battery.mkdir(parents=True)
+    (battery / "ring.data.gz").write_bytes(gzip.compress(b"1 2\n3 4\n5 6\n"))
+    (battery / "ring.labels0.gz").write_bytes(gzip.compress(b"1\n2\n0\n"))
+    toy = load_benchmark("toy")
+    assert toy.source == "clam/toy"
+    assert toy.X.dtype == np.float32
+    assert toy.classes == ("p", "q")
+    assert load_benchmark("tabular/toy").X[0, 0] == len("tabular")
+    assert load_benchmark("ring").y.tolist() == [0, 1, -1]
+    with pytest.raises(InputError, match="clam/toy"):
+        load_benchmark("../toy")
+
+
+def test_zoo() -> None:
+    if "COTERIE_DATA" not in os.environ:
+        pytest.skip("COTERIE_DATA, the folder of benchmark data, is not set")
+    zoo = load_benchmark("zoo")
+    assert zoo.X.shape == (101, 16)
+    assert sorted(set(zoo.y.tolist())) == list(range(7))
+
+
+def test_fashion_mnist_reads_idx_files(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="dataset-fashion-mnist"):
+        load_fashion_mnist(tmp_path)
+    images = b"\0\0\x08\x03" + b"".join(n.to_bytes(4, "big") for n in (2, 28, 28)) + bytes(2 * 784)
+    labels = b"\0\0\x08\x01" + (2).to_bytes(4, "big") + b"\x03\x09"
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(gzip.compress(images))
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels)
+    X, y = load_fashion_mnist(tmp_path)
+    assert X.shape == (2, 784)
+    assert y.tolist() == [3, 9]
+    (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels[:-1])
+    with pytest.raises(InputError, match="whole idx"):
+        load_fashion_mnist(tmp_path)

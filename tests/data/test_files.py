@@ -1,0 +1,352 @@
+"""Reading files of every kind, with all that is wrong with files, and writing them whole or not at all."""
+
+import gzip
+import io
+import math
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coterie.data.columns import Table
+from coterie.data.files import read_table, write_atomically, write_table
+from coterie.errors import MissingExtraError, OutputError, TableError
+
+
+def read_text(text: str | bytes, **options: Any) -> Table:
+    data = text if isinstance(text, bytes) else text.encode()
+    return read_table("-", stdin=io.BytesIO(data), **options)
+
+
+def values(table: Table, name: str) -> list[object]:
+    return list(table.column(table.names.index(name)).tolist())
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " "])
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_delimiter_and_header_are_found(delimiter: str, newline: str) -> None:
+    rows = [["height", "weight", "size"], ["1.5", "60", "3"], ["1.75", "70", "4"], ["2", "8e1", "-5"]]
+    table = read_text(newline.join(delimiter.join(row) for row in rows) + newline)
+    assert table.names == ("height", "weight", "size")
+    assert table.named
+    assert values(table, "weight") == [60.0, 70.0, 80.0]
+
+
+@pytest.mark.parametrize("text", ["1,2\n3,4\n", "1 2\n3 4", "  1   2 \n  3   4 \n", "1,2\n\n3,4\n\n"])
+def test_numbers_without_header(text: str) -> None:
+    table = read_text(text)
+    assert table.names == ("column_1", "column_2")
+    assert not table.named
+    assert table.block is not None
+    assert table.block.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert any("no header" in note for note in table.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "has_header"),
+    [
+        ("name,colour\nann,red\nbob,blue\n", True),
+        ("p,x\ne,x\np,b\n", False),  # first line repeats below
+        ("a,1\nb,2\n", False),
+        (",x,y\n0,1,2\n1,3,4\n", True),  # an index without a name, as pandas writes it
+        ("when,x\n2020-01-01,red\n2020-01-02,blue\n", True),
+        ("2020-01-01,red\n2020-01-02,blue\n", False),
+        ("?,?\n1,2\n3,4\n", False),
+        ("x\n1\n2\n", True),
+        ("x,x\n1,2\n3,4\n", True),
+        ("name,note\nann,\nbob,\n", True),
+        ("x y class\n1 2 setosa\n3 4 virginica\n", True),
+        ("full name\nJohn Smith\nMary Jones\n", True),
+    ],
+)
+def test_header_is_told_from_values(text: str, has_header: bool) -> None:
+    assert read_text(text).named == has_header
+
+
+def test_header_and_delimiter_can_be_given() -> None:
+    assert read_text("a,1\nb,2\n", header=True).names == ("a", "1")
+    assert read_text("a,b\nc,1\n", header=False).n_rows == 2
+    assert read_text("a,b;c\n1,2;3\n", delimiter=",").names == ("a", "b;c")
+    assert read_text("a\tb,c\n1\t2\n", delimiter="tab").names == ("a", "b,c")
+    with pytest.raises(TableError, match="one character"):
+        read_text("a,b\n1,2\n", delimiter="::")
+
+
+def test_every_type_of_column() -> None:
+    table = read_text(
+        "n,text,day,flag,gap\n"
+        "1,red,2020-01-01,true,NA\n"
+        "?,  blue ,2020-01-02T12:30:00Z,false,\n"
+        "-,N/A,,true,null\n"
+    )
+    assert table.kinds == ("number", "category", "date", "boolean", "number")
+    assert values(table, "n")[0] == 1.0
+    assert np.isnan(table.column(0)[1:]).all()
+    assert values(table, "text") == ["red", "blue", None]
+    assert table.column(2)[1] == np.datetime64("2020-01-02T12:30:00")
+    assert np.isnat(table.column(2)[2])
+    assert values(table, "flag") == [True, False, True]
+    assert np.isnan(table.column(4)).all()
+
+
+def test_text_that_only_looks_like_numbers_or_dates() -> None:
+    table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
+    assert table.kinds == ("category", "category")
+
+
+def test_decimal_comma_where_semicolons_separate() -> None:
+    table = read_text("a;b\n1,5;x\n2,25;y\n")
+    assert values(table, "a") == [1.5, 2.25]
+    assert any("decimal" in note for note in table.notes)
+
+
+def test_quotes_keep_delimiters_and_line_breaks() -> None:
+    table = read_text('a,b\n"x, ""y""\nz",1\nw,2\n')
+    assert values(table, "a") == ['x, "y"\nz', "w"]
+
+
+def test_as_text_keeps_ids_as_written() -> None:
+    table = read_text("id,x\n007,1\n008,2\n", as_text=["id", "absent"])
+    assert values(table, "id") == ["007", "008"]
+
+
+@pytest.mark.parametrize(
+    "data", ["name,x\nJosé,1\nZoë,2\n".encode("latin-1"), "name,x\nJosé,1\n".encode("utf-16")]
+)
+def test_other_encodings_are_noted(data: bytes) -> None:
+    table = read_text(data)
+    assert values(table, "name")[0] == "José"
+    assert table.notes
+
+
+def test_byte_order_mark_is_no_part_of_the_first_name() -> None:
+    assert read_text("\ufeffa,b\n1,2\n3,4\n").names == ("a", "b")
+
+
+def test_names_become_unique() -> None:
+    table = read_text("a,a,a_2,\n1,2,3,4\n5,6,7,8\n")
+    assert table.names == ("a", "a_3", "a_2", "column_4")
+    assert len(table.notes) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("\n\n", "empty"),
+        ("a,b,c\n", "no rows"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells where the first line has 2"),
+        ("1,2\n3,4\n\n5,6,7\n", "line 4 has 3"),
+        ('a,b\n1,"2\n3,4\n', "quote"),
+        (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),
+        (bytes(range(1, 256)) * 4, "binary"),
+    ],
+)
+def test_what_is_no_table_is_refused(text: str | bytes, message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        read_text(text)
+
+
+def test_ragged_line_far_down_is_found() -> None:
+    lines = ["a,b", *["1,x"] * 300_000, "1,x,extra"]
+    with pytest.raises(TableError, match="line 300002 has 3"):
+        read_text("\n".join(lines))
+
+
+def test_missing_file_folder_and_unknown_ending(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="no file"):
+        read_table(tmp_path / "absent.csv")
+    with pytest.raises(TableError, match="folder"):
+        read_table(tmp_path)
+    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    with pytest.raises(TableError, match=r"\.parquet"):
+        read_table(tmp_path / "book.xlsx")
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who may not read every file")
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = tmp_path / "secret.csv"
+    path.write_text("a\n1\n")
+    path.chmod(0)
+    with pytest.raises(TableError, match="cannot be read"):
+        read_table(path)
+
+
+def test_gzip(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv.gz"
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
+    assert read_table(path).names == ("a", "b")
+    path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n" * 99)[:40])
+    with pytest.raises(TableError, match="gzip"):
+        read_table(path)
+
+
+def test_tsv_may_hold_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.TSV"
+    path.write_text("name\nDoe, Jane\nRoe, Rick\n")
+    assert read_table(path).n_columns == 1
+
+
+def test_npy_and_npz(tmp_path: Path) -> None:
+    X = np.arange(6.0).reshape(3, 2)
+    np.save(tmp_path / "x.npy", X)
+    assert read_table(tmp_path / "x.npy").names == ("column_1", "column_2")
+    np.savez(tmp_path / "x.npz", X=X, other=X.T, y=np.array([0, 1, 1]), feature_names=np.array(["a", "b"]))
+    table = read_table(tmp_path / "x.npz")
+    assert table.names == ("a", "b")
+    assert table.named
+    assert list(table.side) == ["y"]
+    np.savez(tmp_path / "two.npz", first=X, second=X)
+    with pytest.raises(TableError, match="array X"):
+        read_table(tmp_path / "two.npz")
+    np.savez(tmp_path / "one.npz", only=X, y=np.zeros(3))
+    assert read_table(tmp_path / "one.npz").n_columns == 2
+
+
+@pytest.mark.parametrize("name", ["x.npy", "x.npz", "x.mat", "x.parquet", "x.arrow", "x.feather"])
+def test_damaged_binary_files(tmp_path: Path, name: str) -> None:
+    if name.endswith(("parquet", "arrow", "feather")):
+        pytest.importorskip("pyarrow")
+    for content in (b"", b"not what the ending says" * 20):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(TableError, match=name):
+            read_table(tmp_path / name)
+
+
+def test_objects_in_npy_are_never_unpickled(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.array([[{}]], dtype=object), allow_pickle=True)
+    with pytest.raises(TableError, match="not a plain"):
+        read_table(tmp_path / "x.npy")
+
+
+def test_mat(tmp_path: Path) -> None:
+    scipy.io.savemat(tmp_path / "x.mat", {"fea": np.eye(3), "gnd": np.array([1, 2, 2])})
+    table = read_table(tmp_path / "x.mat")
+    assert table.n_columns == 3
+    assert table.side["gnd"].tolist() == [1, 2, 2]
+
+
+def test_matlab_7_3_is_named(tmp_path: Path) -> None:
+    header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
+    (tmp_path / "x.mat").write_bytes(header + b"\x89HDF\r\n\x1a\n" + bytes(512))
+    with pytest.raises(TableError, match=r"-v7"):
+        read_table(tmp_path / "x.mat")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "feather", "ipc"])
+def test_arrow_files(tmp_path: Path, ending: str) -> None:
+    pa = pytest.importorskip("pyarrow")
+    data = pa.table({"n": [1, None, 3], "t": ["a", None, "b"], "f": [True, False, True]})
+    path = tmp_path / f"t.{ending}"
+    if ending == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(data, path)
+    elif ending == "ipc":
+        with pa.ipc.new_stream(path, data.schema) as stream:
+            stream.write_table(data)
+    else:
+        pytest.importorskip("pyarrow.feather").write_feather(data, path)
+    table = read_table(path)
+    assert table.kinds == ("number", "category", "boolean")
+    assert values(table, "t") == ["a", None, "b"]
+    assert table.source == path.name
+
+
+def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "t.parquet").write_bytes(b"PAR1")
+    for module in ("pyarrow", "pyarrow.parquet", "pyarrow.lib"):
+        monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtraError, match=r"coterie\[arrow\]"):
+        read_table(tmp_path / "t.parquet")
+
+
+NUMBERS = st.floats(allow_nan=False, width=64)
+CELLS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=8).map(str.strip)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
+def test_numbers_survive_a_round_trip_exactly(rows: list[tuple[float, float]]) -> None:
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    out = io.BytesIO()
+    write_table("-", ["first", "second"], columns, force=False, stdout=out)
+    fast = read_text(out.getvalue())
+    assert fast.names == ("first", "second")
+    # Keeping one column as text takes the other through the parser for mixed tables.
+    mixed = read_text(out.getvalue(), as_text=["first"])
+    for position, written in enumerate(columns):
+        np.testing.assert_array_equal(fast.column(position), written)
+    np.testing.assert_array_equal(mixed.column(1), columns[1])
+
+
+@given(st.lists(CELLS, min_size=2, max_size=20))
+def test_texts_survive_a_round_trip(cells: list[str]) -> None:
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    out = io.BytesIO()
+    write_table("-", ["text", "number"], [column, np.arange(len(cells))], force=False, stdout=out)
+    table = read_text(out.getvalue(), header=True, delimiter=",", as_text=["text"])
+    missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?", "-"}
+    assert values(table, "text") == [None if cell in missing else cell for cell in cells]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_give_a_table_or_a_clear_error(data: bytes) -> None:
+    try:
+        table = read_text(data)
+    except TableError:
+        return
+    assert table.n_rows >= 1
+    assert len(table.kinds) == len(set(table.names))
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "parquet"])
+def test_write_table(tmp_path: Path, ending: str) -> None:
+    if ending == "parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"out.{ending}"
+    texts = np.array(["a", None, "c,\t d"], dtype=object)
+    dates = np.array(["2020-01-01", "NaT", "2021-05-05"], dtype="datetime64[us]")
+    columns = [texts, np.array([1, 2, 3]), np.array([0.1, math.nan, 1e300]), dates]
+    write_table(path, ["t", "i", "f", "d"], columns, force=False)
+    table = read_table(path)
+    assert values(table, "t") == ["a", None, "c,\t d"]
+    np.testing.assert_array_equal(table.column(2), columns[2])
+    np.testing.assert_array_equal(table.column(3), dates)
+    with pytest.raises(OutputError, match="exists already"):
+        write_table(path, ["t"], [texts], force=False)
+    write_table(path, ["t"], [texts], force=True)
+    assert read_table(path, header=True).n_columns == 1
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_write_refusals_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(OutputError, match="does not exist"):
+        write_atomically(tmp_path / "absent" / "x.txt", "x", force=True)
+    with pytest.raises(OutputError, match="folder"):
+        write_atomically(tmp_path, "x", force=True)
+    with pytest.raises(OutputError, match=r"\.csv, \.tsv or \.parquet"):
+        write_table(tmp_path / "x.doc", ["a"], [np.ones(2)], force=True)
+
+    def full_disk(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(OutputError, match="No space left"):
+        write_atomically(tmp_path / "x.txt", b"x", force=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs symbolic links and /dev/null")
+def test_links_are_followed_and_devices_stay(tmp_path: Path) -> None:
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
+    write_atomically(tmp_path / "link.txt", "new", force=True)
+    assert (tmp_path / "real.txt").read_text() == "new"
+    assert (tmp_path / "link.txt").is_symlink()
+    write_atomically("/dev/null", "gone", force=True)
+    assert Path("/dev/null").is_char_device()

@@ -1,0 +1,293 @@
+"""Tables become numbers of comparable size, and back."""
+
+import json
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.preprocessing import StandardScaler
+
+from coterie.data.tables import Scaling, Table, TableEncoder, as_table
+from coterie.errors import InputError, TableError
+
+SCALINGS: tuple[Scaling, ...] = ("robust", "standard", "none")
+
+
+def texts(*values: str | None) -> npt.NDArray[Any]:
+    column = np.empty(len(values), dtype=object)
+    column[:] = values
+    return column
+
+
+def encode(X: object, scaling: Scaling = "robust") -> npt.NDArray[np.float32]:
+    table = as_table(X)
+    return TableEncoder(scaling).fit(table).transform(table)
+
+
+# --- TableEncoder: numbers --------------------------------------------------------------------------------
+
+ORDINARY = hnp.arrays(
+    np.float64,
+    st.tuples(st.integers(2, 40), st.integers(1, 5)),
+    elements=st.floats(-1e6, 1e6, width=32),
+)
+
+
+@given(ORDINARY)
+def test_standard_is_scikit_learns(X: npt.NDArray[np.float64]) -> None:
+    table = as_table(X)
+    encoder = TableEncoder("standard").fit(table)
+    spread = X.std(axis=0)
+    # Columns that differ in their last digits only are a matter of taste.
+    clear = [i for i, p in enumerate(encoder.numbers.positions) if spread[p] > 1e-6 * np.abs(X[:, p]).max()]
+    expected = StandardScaler().fit_transform(X)[:, [encoder.numbers.positions[i] for i in clear]]
+    np.testing.assert_allclose(encoder.transform(table)[:, clear], expected, atol=1e-6, rtol=1e-6)
+
+
+ANY_FLOATS = hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(1, 4)), elements=st.floats())
+
+
+@given(ANY_FLOATS, st.sampled_from(SCALINGS))
+def test_any_floats_become_finite(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
+    if not np.isfinite(X).any():
+        with pytest.raises(TableError, match="missing"):
+            encode(X, scaling)
+        return
+    if scaling == "none" and np.abs(X[np.isfinite(X)]).max() > np.finfo(np.float32).max:
+        with pytest.raises(TableError, match="robust"):
+            encode(X, scaling)
+        return
+    Z = encode(X, scaling)
+    assert Z.dtype == np.float32
+    assert len(Z) == len(X)
+    assert np.isfinite(Z).all()
+
+
+@given(ORDINARY, st.sampled_from(SCALINGS))
+def test_inverse_undoes_transform(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
+    table = as_table(X)
+    encoder = TableEncoder(scaling).fit(table)
+    kept = X[:, encoder.numbers.positions]
+    error = np.abs(encoder.inverse(encoder.transform(table)) - kept)
+    assert (error <= 1e-5 * np.abs(kept).max(axis=0)).all()
+
+
+def test_robust_by_hand() -> None:
+    x = np.arange(10.0)
+    x[9] = 1000.0
+    winsorised = np.clip(x, 1.0, 8.0)
+    z = (x - winsorised.mean()) / winsorised.std()
+    z[9] = 5 + np.log1p(z[9] - 5)
+    table = as_table(x[:, None])
+    encoder = TableEncoder().fit(table)
+    np.testing.assert_allclose(encoder.transform(table)[:, 0], z, rtol=1e-6)
+    assert encoder.notes == ("values far from the others, drawn in (how many per column): 'x0' 1",)
+    np.testing.assert_allclose(encoder.inverse(encoder.transform(table))[:, 0], x, rtol=1e-5, atol=1e-6)
+
+
+def test_robust_leaves_small_samples_and_rare_values_to_the_full_deviation() -> None:
+    few = np.array([[0.0], [1.0], [50.0]])
+    np.testing.assert_allclose(encode(few), encode(few, "standard"), rtol=1e-6)
+    rare = np.zeros((1000, 1))
+    rare[:5] = 1.0
+    assert TableEncoder().fit(as_table(rare)).numbers.scales[0] == pytest.approx(rare.std())
+
+
+def test_one_result_for_block_and_columns() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_t(2, size=(500, 7))
+    X[rng.random(X.shape) < 0.1] = np.nan
+    table = as_table(X)
+    split = Table(table.names, tuple(X.T), named=False)
+    for scaling in SCALINGS:
+        whole = TableEncoder(scaling).fit(table)
+        assert whole == TableEncoder(scaling).fit(split)
+        np.testing.assert_array_equal(whole.transform(table), whole.transform(split))
+
+
+def test_columns_are_independent_of_how_they_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.random.default_rng(0).normal(size=(50, 9))
+    X[3, 4] = np.inf
+    whole = encode(X)
+    monkeypatch.setattr("coterie.data.scaling._ELEMENTS_AT_ONCE", 120)
+    np.testing.assert_allclose(encode(X), whole, rtol=1e-6)
+
+
+def test_huge_values_keep_their_order() -> None:
+    X = np.array([[-1.7e308], [0.0], [1.7e308]])
+    np.testing.assert_allclose(encode(X, "standard")[:, 0], [-1.2247449, 0.0, 1.2247449], rtol=1e-6)
+    encoder = TableEncoder("standard").fit(as_table([[0.0], [1e-300]]))
+    assert np.isfinite(encoder.transform(as_table([[1e308]]))).all()
+
+
+def test_missing_numbers_become_the_median() -> None:
+    X = np.array([[1.0, np.nan], [2.0, np.nan], [np.inf, np.nan], [9.0, np.nan]])
+    table = as_table(X)
+    encoder = TableEncoder("none").fit(table)
+    assert encoder.transform(table).tolist() == [[1.0], [2.0], [2.0], [9.0]]
+    assert encoder.notes == (
+        "column 'x0': 1 of 4 values are missing or infinite, filled with the median 2",
+        "left out, since all values are missing: 'x1'",
+    )
+    assert encoder.transform(as_table([[np.nan, 5.0]])).tolist() == [[2.0]]
+
+
+def test_notes_on_many_columns_stay_short() -> None:
+    X = np.random.default_rng(0).normal(size=(50, 40))
+    X[0] = np.nan
+    assert len(TableEncoder().fit(as_table(X)).notes) == 11
+
+
+def test_constant_columns_go_unless_all_are() -> None:
+    X = np.array([[0.1, 1.0], [0.1, 2.0]])
+    encoder = TableEncoder().fit(as_table(X))
+    assert [feature.name for feature in encoder.features] == ["x1"]
+    for X in (np.full((5, 3), 0.1), np.ones((1, 3))):
+        assert not encode(X).any()
+        assert "all columns are constant" in TableEncoder().fit(as_table(X)).notes[0]
+    assert not encode([["a"], ["a"]]).any()
+
+
+# --- TableEncoder: other kinds ----------------------------------------------------------------------------
+
+
+def test_a_category_weighs_as_much_as_one_number() -> None:
+    rng = np.random.default_rng(0)
+    for n_levels in (2, 5, 40):
+        column = texts(*(f"level {i}" for i in rng.integers(n_levels, size=500)))
+        Z = encode(column[:, None])
+        assert Z.shape[1] == n_levels
+        assert Z.astype(float).var(axis=0).sum() == pytest.approx(1.0, rel=1e-5)
+        np.testing.assert_allclose(Z.mean(axis=0), 0.0, atol=1e-6)
+
+
+MIXED = Table(
+    names=("n", "colour", "flag", "day"),
+    columns=(
+        np.array([1.0, 2.0, 4.0, 8.0]),
+        texts("red", "blue", None, "red"),
+        np.array([True, False, True, True]),
+        np.array(["2020-01-01", "2020-01-02", "NaT", "2020-01-05"], dtype="datetime64[us]"),
+    ),
+)
+
+
+def test_features_of_a_mixed_table_and_their_inverse() -> None:
+    encoder = TableEncoder().fit(MIXED)
+    assert [feature.name for feature in encoder.features] == [
+        "n",
+        "colour=blue",
+        "colour=red",
+        "colour=(missing)",
+        "flag",
+        "day",
+    ]
+    assert [feature.kind for feature in encoder.features] == ["number", *["category"] * 3, "boolean", "date"]
+    back = encoder.inverse(encoder.transform(MIXED))
+    np.testing.assert_allclose(back[:, 0], [1.0, 2.0, 4.0, 8.0], rtol=1e-6)
+    np.testing.assert_allclose(back[:, 1:4], [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]], atol=1e-6)
+    np.testing.assert_allclose(back[:, 4], [1, 0, 1, 1], atol=1e-6)
+    seconds = np.datetime64("2020-01-05").astype("datetime64[s]").astype(int)
+    assert back[3, 5] == pytest.approx(seconds, abs=1.0)
+    assert any("seconds since 1970" in note for note in encoder.notes)
+    assert any("level of their own" in note for note in encoder.notes)
+
+
+def test_without_scaling_categories_are_plain_indicators() -> None:
+    assert encode([["a"], ["b"], ["a"]], "none").tolist() == [[1, 0], [0, 1], [1, 0]]
+
+
+def test_booleans_are_never_compressed() -> None:
+    flags = np.zeros((1000, 1), dtype=bool)
+    flags[0] = True
+    np.testing.assert_allclose(encode(flags), encode(flags, "standard"))
+
+
+def test_unseen_levels_are_neutral_and_told() -> None:
+    encoder = TableEncoder().fit(as_table([["a", 1.0], ["b", 2.0], ["a", 4.0]]))
+    new = as_table([["z", 1.0], [None, 1.0], ["a", 1.0]])
+    Z = encoder.transform(new)
+    assert not Z[:2, :2].any()
+    assert Z[2, :2].all()
+    (line,) = encoder.describe_unseen(new)
+    assert "2 rows" in line
+    assert "'(missing)', 'z'" in line
+
+
+def test_codes_that_look_like_numbers_in_a_part_of_the_data() -> None:
+    encoder = TableEncoder().fit(Table(("code",), (texts("1", "2", "x"),)))
+    part = encoder.transform(Table(("code",), (np.array([2.0, 1.0]),)))
+    np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (texts("2", "1"),))))
+
+
+def test_too_many_texts_are_refused_with_advice() -> None:
+    with pytest.raises(TableError, match=r"51 different texts.*--drop 'who'.*--id 'who'"):
+        TableEncoder().fit(Table(("who",), (texts(*(str(i) for i in range(51))),)))
+
+
+@pytest.mark.parametrize("name", ["id", "customer_id", "CustomerID", "Unnamed: 0", "column_1"])
+def test_row_numbers_are_pointed_out(name: str) -> None:
+    table = Table((name, "width"), (np.arange(20.0), np.arange(20.0)))
+    (note,) = TableEncoder().fit(table).notes
+    assert f"--id {name!r}" in note
+
+
+# --- TableEncoder: matching and saving --------------------------------------------------------------------
+
+
+def test_columns_match_by_name_where_both_have_names() -> None:
+    encoder = TableEncoder("none").fit(MIXED)
+    turned = MIXED.select([3, 2, 1, 0])
+    np.testing.assert_array_equal(encoder.transform(turned), encoder.transform(MIXED))
+    with pytest.raises(TableError, match="missing: 'n'"):
+        encoder.transform(MIXED.select([1, 2, 3]))
+    other = Table(("n", "colour", "flag", "date"), MIXED.columns)
+    with pytest.raises(TableError, match="missing: 'day'; unexpected: 'date'"):
+        encoder.transform(other)
+
+
+def test_count_of_features_must_match() -> None:
+    encoder = TableEncoder().fit(as_table(np.eye(4)))
+    with pytest.raises(TableError, match=r"X has 1 features, but \w+ is expecting 4 features as input"):
+        encoder.transform(as_table(np.ones((3, 1))))
+    with pytest.raises(InputError, match="4 values"):
+        encoder.inverse(np.ones((3, 2)))
+
+
+def test_kind_of_column_must_match() -> None:
+    encoder = TableEncoder().fit(as_table([[1.0], [2.0]]))
+    with pytest.raises(TableError, match=r"'number'.*'category'"):
+        encoder.transform(as_table([["a"], ["b"]]))
+    assert np.isfinite(encoder.transform(as_table([[None]]))).all()
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_card_gives_an_equal_encoder(scaling: Scaling) -> None:
+    encoder = TableEncoder(scaling).fit(MIXED)
+    card = encoder.to_card()
+    assert json.loads(json.dumps(card)) == card
+    again = TableEncoder.from_card(json.loads(json.dumps(card)))
+    assert again == encoder
+    assert again.features == encoder.features
+    np.testing.assert_array_equal(again.transform(MIXED), encoder.transform(MIXED))
+    with pytest.raises(InputError, match="keys"):
+        TableEncoder.from_card({"scaling": "robust"})
+
+
+def test_unfitted_and_unknown_scaling() -> None:
+    with pytest.raises(InputError, match="fit"):
+        TableEncoder().transform(MIXED)
+    unknown: Any = "minmax"
+    with pytest.raises(InputError, match="minmax"):
+        TableEncoder(unknown)
+
+
+def test_a_table_needs_fitting_names() -> None:
+    with pytest.raises(TableError, match="one name per column"):
+        Table(("a",), (np.ones(2), np.ones(2)))
+    with pytest.raises(TableError, match="equally long"):
+        Table(("a", "b"), (np.ones(2), np.ones(3)))
