@@ -29,20 +29,21 @@ LINKAGES: Final = (
     ),
     ("euclidean", "ward"),
 )
-# At ARPACK's default, machine precision, an affinity of many components is not solved within half an hour.
-# On affinities that hold together this tolerance gives the same partition.
-EIGEN_TOLERANCE: Final = 1e-4
+# With a larger gamma the affinity may fall apart into many components, on which ARPACK does not converge to its
+# default, machine precision, within half an hour. Below, that precision matters: the eigenvalues lie close together.
+LAST_EXACT_GAMMA: Final = 0.1
+LOOSE_TOLERANCE: Final = 1e-4
 
 
-def kmeans(table: LabelledTable, n_init: int) -> Experiment:
+def kmeans(table: LabelledTable, n_init: int, seeds: Sequence[int] = (0,)) -> Experiment:
     """k-means++ with many starts, of which the one with the least inertia counts."""
 
-    def fit(seeds: Sequence[int]) -> Iterator[Labels]:
-        for seed in seeds:
+    def fit(wanted: Sequence[int]) -> Iterator[Labels]:
+        for seed in wanted:
             model = KMeans(table.n_clusters, n_init=n_init, max_iter=1000, random_state=seed)
             yield model.fit_predict(table.X)
 
-    return Experiment("kmeans", {"n_init": n_init, "max_iter": 1000}, fit)
+    return Experiment("kmeans", {"n_init": n_init, "max_iter": 1000}, fit, seeds)
 
 
 def agglomerative(table: LabelledTable) -> Iterator[Experiment]:
@@ -78,21 +79,24 @@ class _SpectralSolver:
         graph: csr_array = finder.kneighbors_graph(self.table.X, mode="distance")
         return graph
 
+    def tolerance(self, gamma: float) -> str | float:
+        exact = self.eigen_solver != "arpack" or gamma <= LAST_EXACT_GAMMA
+        return "auto" if exact else LOOSE_TOLERANCE
+
     def fit_gaussian(self, seeds: Sequence[int], gamma: float, labeller: str) -> Iterator[Labels]:
         affinity = np.exp(-gamma * self.squared_distances)
         for seed in seeds:
-            yield self._fit(affinity, seed, labeller, affinity="precomputed")
+            yield self._fit(affinity, seed, labeller, affinity="precomputed", eigen_tol=self.tolerance(gamma))
 
     def fit_neighbours(self, seeds: Sequence[int], count: int, labeller: str) -> Iterator[Labels]:
         kind = "precomputed_nearest_neighbors"
         for seed in seeds:
             yield self._fit(self.neighbour_graph, seed, labeller, affinity=kind, n_neighbors=count)
 
-    def _fit(self, graph: Floats | csr_array, seed: int, labeller: str, **kind: str | int) -> Labels:
+    def _fit(self, graph: Floats | csr_array, seed: int, labeller: str, **kind: str | float) -> Labels:
         model = SpectralClustering(
             self.table.n_clusters,
             eigen_solver=self.eigen_solver,
-            eigen_tol=EIGEN_TOLERANCE,
             assign_labels=labeller,
             n_init=self.n_init,
             random_state=seed,
@@ -118,17 +122,13 @@ def spectral(
     """
     solver = _SpectralSolver(table, n_init, eigen_solver, most_neighbours=max(neighbours))
     for labeller in LABELLERS:
-        shared: dict[str, Setting] = {
-            "assign_labels": labeller,
-            "eigen_solver": eigen_solver,
-            "eigen_tol": EIGEN_TOLERANCE,
-        }
+        shared: dict[str, Setting] = {"assign_labels": labeller, "eigen_solver": eigen_solver}
         if labeller == "kmeans":
             shared["n_init"] = n_init
         for gamma in gammas:
             yield Experiment(
                 "spectral",
-                {"affinity": "rbf", "gamma": gamma, **shared},
+                {"affinity": "rbf", "gamma": gamma, "eigen_tol": solver.tolerance(gamma), **shared},
                 partial(solver.fit_gaussian, gamma=gamma, labeller=labeller),
             )
         for count in neighbours:

@@ -61,17 +61,13 @@ def published() -> dict[str, Any]:
 def _data_folder() -> Path:
     folder = os.environ.get("COTERIE_DATA")
     if not folder:
-        raise InputError(
-            "The data of this suite are not shipped. Set COTERIE_DATA to the folder that has clam/*.npz."
-        )
+        raise InputError("The data of this suite are not shipped. Set COTERIE_DATA to the folder that has clam/*.npz.")
     return Path(folder)
 
 
 def _read_npz(path: Path) -> tuple[Floats, Labels]:
     if not path.is_file():
-        raise InputError(
-            f"There is no {path}. Put the data set there, or set COTERIE_DATA to the folder that has it."
-        )
+        raise InputError(f"There is no {path}. Put the data set there, or set COTERIE_DATA to the folder that has it.")
     with np.load(path, allow_pickle=False) as arrays:
         return arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
 

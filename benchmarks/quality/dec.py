@@ -22,11 +22,11 @@ UPDATE_INTERVALS: Final = (1, 10, 50, 100, 200)
 
 @dataclass(frozen=True)
 class DecConfig:
-    """Settings of the training; the defaults are those of the ClAM authors' released code."""
+    """Settings of the training; the defaults are the ClAM paper's (its released code: 1000 and 1e-4)."""
 
     update_interval: int
-    max_iter: int = 1000
-    tol: float = 1e-4
+    max_iter: int = 20_000
+    tol: float = 1e-3
     batch_size: int = 256
     learning_rate: float = 1e-3
 
@@ -101,7 +101,7 @@ def mean_centres(z: Tensor, labels: Labels) -> Tensor:
     return torch.stack([z[torch.from_numpy(labels == label)].mean(dim=0) for label in np.unique(labels)])
 
 
-def dec(table: LabelledTable, start_labels: Callable[[], Labels]) -> Iterator[Experiment]:
+def dec(table: LabelledTable, start_labels: Callable[[], Labels], max_iter: int) -> Iterator[Experiment]:
     """DEC that starts from a given partition, the best of k-means; it has no other randomness."""
 
     def fit(seeds: Sequence[int], config: DecConfig) -> Iterable[Labels]:
@@ -110,11 +110,11 @@ def dec(table: LabelledTable, start_labels: Callable[[], Labels]) -> Iterator[Ex
         return train(z, start.expand(len(seeds), -1, -1), config).numpy()
 
     for interval in UPDATE_INTERVALS:
-        config = DecConfig(interval)
+        config = DecConfig(interval, max_iter)
         yield Experiment("dec", {"start": "kmeans", **asdict(config)}, partial(fit, config=config))
 
 
-def dec_random(table: LabelledTable, seeds: Sequence[int]) -> Iterator[Experiment]:
+def dec_random(table: LabelledTable, seeds: Sequence[int], max_iter: int) -> Iterator[Experiment]:
     """DEC that starts from random centres (DEC^r in the paper)."""
 
     def fit(wanted: Sequence[int], config: DecConfig) -> Iterable[Labels]:
@@ -124,7 +124,5 @@ def dec_random(table: LabelledTable, seeds: Sequence[int]) -> Iterator[Experimen
         return train(z, start, config).numpy()
 
     for interval in UPDATE_INTERVALS:
-        config = DecConfig(interval)
-        yield Experiment(
-            "dec-random", {"start": "random", **asdict(config)}, partial(fit, config=config), seeds
-        )
+        config = DecConfig(interval, max_iter)
+        yield Experiment("dec-random", {"start": "random", **asdict(config)}, partial(fit, config=config), seeds)

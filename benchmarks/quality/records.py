@@ -19,16 +19,10 @@ from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics import (
-    adjusted_rand_score,
-    normalized_mutual_info_score,
-    pairwise_distances,
-    silhouette_score,
-)
-from sklearn.metrics.cluster import contingency_matrix
+from sklearn.metrics import pairwise_distances, silhouette_score
 
 from coterie.errors import InputError
+from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 
 Setting: TypeAlias = str | int | float | bool | None
 Settings: TypeAlias = Mapping[str, Setting]
@@ -78,23 +72,22 @@ class LabelledTable:
             return None
         return float(silhouette_score(self.silhouette_distances, sampled, metric="precomputed"))
 
+    def inertia(self, labels: Labels) -> float:
+        """Sum of squared distances to the cluster means, which is what k-means minimises."""
+        members = (self.X[labels == label] for label in np.unique(labels))
+        return float(sum(np.square(rows - rows.mean(axis=0)).sum() for rows in members))
+
     def metrics(self, labels: Labels) -> dict[str, float | int | None]:
         """All scores of a partition; `n_clusters` counts the clusters that hold at least one row."""
         scores = {
             "silhouette": self.silhouette(labels),
-            "nmi": float(normalized_mutual_info_score(self.y, labels)),
-            "ari": float(adjusted_rand_score(self.y, labels)),
+            "nmi": normalized_mutual_information(self.y, labels),
+            "ari": adjusted_rand_index(self.y, labels),
             "acc": matched_accuracy(self.y, labels),
+            "inertia": self.inertia(labels),
         }
         rounded = {name: None if score is None else round(score, 6) for name, score in scores.items()}
         return {**rounded, "n_clusters": len(np.unique(labels))}
-
-
-def matched_accuracy(y: Labels, labels: Labels) -> float:
-    """Share of rows that agree under the best one-to-one matching of clusters to classes."""
-    counts = contingency_matrix(y, labels)
-    rows, columns = linear_sum_assignment(counts, maximize=True)
-    return float(counts[rows, columns].sum() / len(y))
 
 
 @dataclass(frozen=True)
@@ -207,9 +200,7 @@ class Results:
         """Labels of the best run so far, as kept in `labels/`."""
         path = self.labels_path(data, method)
         if not path.is_file():
-            raise InputError(
-                f"No labels of {method} on {data} at {path}. Run the suite that writes them first."
-            )
+            raise InputError(f"No labels of {method} on {data} at {path}. Run the suite that writes them first.")
         with np.load(path, allow_pickle=False) as kept:
             labels: Labels = kept["labels"]
         return labels

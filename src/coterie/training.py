@@ -2,15 +2,15 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from coterie.errors import TrainingError
-from coterie.structures import Trainable
+from coterie.structures import PointBatch, Trainable
 
 Batch = TypeVar("Batch")
 
@@ -114,3 +114,16 @@ def train(
         model.after_step()
         if on_log is not None:
             on_log(Progress(step + 1, config.steps, value, time.perf_counter() - began))
+
+
+def point_batches(
+    x: Tensor, *, batch_size: int, epochs: int, generator: Generator, weight: Tensor | None = None
+) -> Iterator[PointBatch]:
+    """Minibatches of the rows of x, shuffled anew every epoch; the last of an epoch may be smaller."""
+    for _ in range(epochs):
+        order = torch.randperm(len(x), generator=generator, device=generator.device)
+        batches = torch.split(order, batch_size)
+        for position, index in enumerate(batches, start=1):
+            yield PointBatch(
+                x[index], index, None if weight is None else weight[index], ends_epoch=position == len(batches)
+            )

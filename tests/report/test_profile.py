@@ -49,9 +49,7 @@ def findings_of(table: Table, labels: list[int], memberships: list[list[float]] 
     k = max(labels) + 1
     prototypes = np.stack([Z[np.array(labels) == cluster].mean(axis=0) for cluster in range(k)])
     given = np.eye(k)[labels] if memberships is None else np.array(memberships)
-    return gather(
-        GivenClusterer(np.array(labels), given.astype(np.float32), prototypes, encoder), table, None
-    )
+    return gather(GivenClusterer(np.array(labels), given.astype(np.float32), prototypes, encoder), table, None)
 
 
 def profiles_of(found: Findings) -> tuple[ClusterProfile, ...]:
@@ -132,9 +130,7 @@ def test_typical_row_is_nearest_to_the_prototype() -> None:
 
 def test_borderline_rows_are_those_with_the_smallest_lead() -> None:
     memberships = [[0.9, 0.1], [0.6, 0.4], [0.52, 0.48], [0.3, 0.7]]
-    first, second = profiles_of(
-        findings_of(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships)
-    )
+    first, second = profiles_of(findings_of(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
     assert [(row.row, row.other) for row in first.borderline] == [(2, 2), (1, 2)]
     assert second.borderline == ()
 

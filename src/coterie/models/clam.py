@@ -19,7 +19,7 @@ from coterie.models.base import ClusterModel
 from coterie.ops.attraction import attract, descend, fade
 from coterie.structures import Clustering, Loss, PointBatch
 
-Metric = Literal["euclidean", "manhattan", "cosine"]
+Metric = Literal["euclidean", "manhattan", "cosine", "mahalanobis"]
 Objective = Literal["masked", "unmasked"]
 Weighting = Literal["equal", "given", "learned"]
 
@@ -40,7 +40,8 @@ class ClamConfig:
     steps: int = 5
     """T, the number of updates of a point, each of rate 1/T."""
     metric: Metric = "euclidean"
-    """What the prototypes attract by: squared Euclidean distance (Eq. 1), Manhattan, or cosine (Eq. 12)."""
+    """What the prototypes attract by: squared Euclidean distance (Eq. 1), Manhattan, cosine (Eq. 12), or squared
+    Mahalanobis distance, which is Euclidean after ``whitening``."""
     objective: Objective = "masked"
     """Complete hidden features (Eq. 9), or move whole points (Eq. 8, the ablation)."""
     weighting: Weighting = "equal"
@@ -65,6 +66,7 @@ class ClamModel(ClusterModel[PointBatch]):
     rate: Float[Tensor, " R"]
     mask_rate: Float[Tensor, " R"]
     fill: Float[Tensor, "R D"]
+    whitening: Float[Tensor, "D D"]
 
     def __init__(self, config: ClamConfig) -> None:
         super().__init__()
@@ -78,6 +80,8 @@ class ClamModel(ClusterModel[PointBatch]):
         self.register_buffer("rate", torch.full((runs,), 0.1))
         self.register_buffer("mask_rate", torch.full((runs,), 0.15))
         self.register_buffer("fill", torch.zeros(runs, features))
+        if config.metric == "mahalanobis":
+            self.register_buffer("whitening", torch.eye(features))
         self.history: list[Tensor] = []
         """Loss of each run, summed over the batches of an epoch; one entry an epoch."""
         self._before_step: list[Tensor] = []
@@ -89,7 +93,7 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def loss(self, batch: PointBatch, generator: Generator) -> Loss:
         """Eq. 9 (or Eq. 8) of all runs, summed: no run's gradient depends on another's."""
-        x = self._enter(batch.x)
+        x = self.enter(batch.x)
         weight = torch.ones_like(x[:, 0]) if batch.weight is None else batch.weight
         per_run = self.row_losses(x, generator) @ weight / weight.sum()
         self._batch_loss = per_run.detach()
@@ -102,7 +106,7 @@ class ClamModel(ClusterModel[PointBatch]):
         if self.config.objective == "unmasked":
             return self._unmasked_losses(x)
         hidden = self._draw_masks(len(x), generator)
-        if self.config.metric == "euclidean":
+        if self._in_span:
             return self._masked_losses(x, hidden)
         moving = hidden.repeat_interleave(self._rows_per_mask(len(x)), dim=1)[:, : len(x)][self._rate_index()]
         start = torch.where(moving.bool(), self.fill.unsqueeze(1), x)
@@ -208,7 +212,7 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def _unmasked_losses(self, x: Tensor) -> Tensor:
         """Eq. 8: how far whole points are from where the pull takes them."""
-        if self.config.metric != "euclidean":
+        if not self._in_span:
             start = x.expand(self.config.n_runs, *x.shape)
             return self._errors(x - self._iterates(start)[-1])
         products = self._products(x.expand(1, 1, *x.shape))
@@ -223,8 +227,20 @@ class ClamModel(ClusterModel[PointBatch]):
         size = difference.abs() if self.config.metric == "manhattan" else difference.square()
         return size.mean(dim=2)
 
-    def _enter(self, x: Tensor) -> Tensor:
+    @property
+    def _in_span(self) -> bool:
+        """Whether the recursion can be run on prototype coefficients."""
+        return self.config.metric in {"euclidean", "mahalanobis"}
+
+    def enter(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Take rows to the space in which the prototypes live."""
+        if self.config.metric == "mahalanobis":
+            return x @ self.whitening
         return normalize(x, dim=1) if self.config.metric == "cosine" else x
+
+    def leave(self, v: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+        """Take positions in that space back; the lengths that "cosine" forgets stay one."""
+        return torch.linalg.solve(self.whitening, v, left=False) if self.config.metric == "mahalanobis" else v
 
     def _memories(self) -> Float[Tensor, "R K D"]:
         return normalize(self.prototypes, dim=2) if self.config.metric == "cosine" else self.prototypes
@@ -280,8 +296,8 @@ class ClamModel(ClusterModel[PointBatch]):
     @torch.no_grad()
     def final_distances(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "R N K"]:
         """Distances of the prototypes from where each point ends; infinite for those that own no cluster."""
-        x = self._enter(x)
-        if self.config.metric == "euclidean":
+        x = self.enter(x)
+        if self._in_span:
             products = self._products(x.expand(1, 1, *x.shape))
             gram = self._gram()
             moved = self._pull(products, gram)
@@ -299,7 +315,7 @@ class ClamModel(ClusterModel[PointBatch]):
         blocks = [self.final_distances(block).argmin(dim=2) for block in self.blocks(x)]
         return torch.cat(blocks, dim=1)
 
-    def cluster(self, x: Tensor, generator: Generator) -> Clustering:  # noqa: ARG002  (inference draws nothing)
+    def cluster(self, x: Tensor, generator: Generator) -> Clustering:  # noqa: ARG002  (nothing is drawn)
         """Clusters of the rows under the first run, with memberships softmax(-beta distance) where points end."""
         labels, memberships = [], []
         for block in self.blocks(x):
@@ -311,20 +327,28 @@ class ClamModel(ClusterModel[PointBatch]):
             torch.cat(labels),
             clusters,
             torch.cat(memberships)[:, :clusters],
-            {"prototypes": self._memories()[0, :clusters].detach()},
+            {"prototypes": self.leave(self._memories()[0, :clusters].detach())},
         )
 
     @torch.no_grad()
     def energy(self, v: Float[Tensor, "N D"]) -> Float[Tensor, " N"]:
         """Eq. 1, 10 or 12 at each point, under the first run."""
-        v = self._enter(v)
-        return -torch.logsumexp(self._logits(v.expand(self.config.n_runs, *v.shape))[0], dim=1) / self.beta[0]
+        v = self.enter(v)
+        logits = self._logits(v.expand(self.config.n_runs, *v.shape))[0]
+        return torch.logsumexp(logits, dim=1) * (-1.0 / float(self.beta[0]))
+
+    @torch.no_grad()
+    def entropy(self, x: Float[Tensor, "N D"]) -> Float[Tensor, " N"]:
+        """Eq. 13 at each point, under the first run: how undecided the pull on it is."""
+        x = self.enter(x)
+        pull = torch.softmax(self._logits(x.expand(self.config.n_runs, *x.shape))[0], dim=1)
+        return torch.special.entr(pull).sum(dim=1)
 
     @torch.no_grad()
     def trajectories(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "T N D"]:
         """Every position that the points take, under the first run; T + 1 of them."""
-        x = self._enter(x)
-        return torch.stack([v[0] for v in self._iterates(x.expand(self.config.n_runs, *x.shape))])
+        x = self.enter(x)
+        return torch.stack([self.leave(v[0]) for v in self._iterates(x.expand(self.config.n_runs, *x.shape))])
 
     def blocks(self, x: Tensor) -> tuple[Tensor, ...]:
         """Rows in blocks that bound the memory of inference, whatever N."""
@@ -334,7 +358,7 @@ class ClamModel(ClusterModel[PointBatch]):
     def take(self, runs: Int[Tensor, " r"], order: Int[Tensor, "r K"] | None = None) -> "ClamModel":
         """Return a new model of some of the runs, each with its prototypes in the given order."""
         taken = ClamModel(replace(self.config, n_runs=len(runs)))
-        state = {name: value[runs] for name, value in self.state_dict().items()}
+        state = {name: value if name == "whitening" else value[runs] for name, value in self.state_dict().items()}
         if order is not None:
             for name in ("prototypes", "log_weights", "present", "occupied"):
                 index = order.unsqueeze(2).expand_as(state[name]) if name == "prototypes" else order

@@ -171,9 +171,7 @@ def _named_as_fitted(table: Table, encoder: TableEncoder) -> Table:
     return table if set(table.names) == set(encoder.names) else replace(table, names=encoder.names)
 
 
-def _values_in_units(
-    encoder: TableEncoder, table: Table, encoded: NDArray[np.float32]
-) -> NDArray[np.float64]:
+def _values_in_units(encoder: TableEncoder, table: Table, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
     """Take numbers and dates from the table itself, where gaps are gaps, and shares from the encoder."""
     # Rounded, since a share that went through float32 is no longer exactly none or all.
     values = np.round(encoder.inverse(encoded), 4)

@@ -116,9 +116,7 @@ def render_report(
         map_height=HEIGHT,
         map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn"),
         dots=_dots(found, drawn),
-        prototypes=[
-            {"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes
-        ],
+        prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes],
         points=_points(found, drawn, tip_columns),
         clusters=cluster_cards(found, profiles, telling, with_cells=images is None),
         pictures=draw_pictures(found, model, images) if images else None,
@@ -191,9 +189,7 @@ def _key_numbers(found: Findings, scores: Silhouettes | None) -> list[KeyNumber]
     if scores is not None:
         note = f"of {scores.drawn:,} rows picked at random" if scores.drawn < n else "from −1 to 1"
         facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
-    facts.append(
-        KeyNumber("mean membership", percent(float(found.top_membership.mean())), "in the own cluster")
-    )
+    facts.append(KeyNumber("mean membership", percent(float(found.top_membership.mean())), "in the own cluster"))
     return facts
 
 

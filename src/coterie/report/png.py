@@ -29,9 +29,7 @@ def _data_address(levels: NDArray[np.uint8], colour_type: int, palette: bytes) -
     header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
     # Each line of a PNG begins with the number of its filter; 0 is "none".
     lines = np.hstack([np.zeros((height, 1), np.uint8), levels]).tobytes()
-    body = b"".join(
-        [_chunk(b"IHDR", header), palette, _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b"")]
-    )
+    body = b"".join([_chunk(b"IHDR", header), palette, _chunk(b"IDAT", zlib.compress(lines, 9)), _chunk(b"IEND", b"")])
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 

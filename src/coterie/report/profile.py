@@ -70,9 +70,7 @@ class FeatureStatistics:
     @property
     def z_scores(self) -> NDArray[np.float64]:
         """Return how many standard deviations each cluster's mean lies from the overall mean."""
-        return np.divide(
-            self.means - self.overall, self.spread, out=np.zeros_like(self.means), where=self.spread > 0
-        )
+        return np.divide(self.means - self.overall, self.spread, out=np.zeros_like(self.means), where=self.spread > 0)
 
 
 def feature_statistics(found: Findings) -> FeatureStatistics:
@@ -166,9 +164,7 @@ def _traits(found: Findings, statistics: FeatureStatistics, cluster: int) -> lis
                 column=feature.column,
                 label=found.label(place),
                 effect=float(effects[place]),
-                inside=mean_text(
-                    feature, float(statistics.means[cluster, place]), float(statistics.spread[place])
-                ),
+                inside=mean_text(feature, float(statistics.means[cluster, place]), float(statistics.spread[place])),
                 overall=mean_text(feature, float(statistics.overall[place]), float(statistics.spread[place])),
                 word=_word(
                     feature,
@@ -241,9 +237,7 @@ def _borderline(found: Findings, cluster: int, at_most: int) -> tuple[Borderline
     there = elsewhere.max(axis=1, initial=-1.0)
     order = np.argsort(here - there, kind="stable")[:at_most]
     nearest = [int(i) for i in order if there[i] >= here[i] / 2]
-    return tuple(
-        Borderline(int(members[i]), float(here[i]), int(other[i]) + 1, float(there[i])) for i in nearest
-    )
+    return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]) + 1, float(there[i])) for i in nearest)
 
 
 def telling_features(statistics: FeatureStatistics, at_most: int) -> NDArray[np.int64]:

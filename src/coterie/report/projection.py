@@ -139,11 +139,7 @@ def _principal_plane(found: Findings, rows: NDArray[np.int64]) -> _Projection:
 
 def _axis_title(found: Findings, loadings: NDArray[np.float64], share: float, place: int) -> str:
     strongest = np.argsort(-np.abs(loadings), kind="stable")[:_LOADINGS]
-    words = [
-        f"{'+' if loadings[i] > 0 else '−'} {found.label(int(i))}"
-        for i in strongest
-        if abs(loadings[i]) > 1e-6
-    ]
+    words = [f"{'+' if loadings[i] > 0 else '−'} {found.label(int(i))}" for i in strongest if abs(loadings[i]) > 1e-6]
     return f"Axis {place}, {percent(share)} of variance: {', '.join(words)}"
 
 

@@ -229,8 +229,7 @@ def confusion_table(found: Findings, classes: NDArray[Any], members: NDArray[np.
             label=shorten(str(classes[i]), 32),
             full=str(classes[i]),
             cells=tuple(
-                Shade(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i]))
-                for n in counts[i].tolist()
+                Shade(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i])) for n in counts[i].tolist()
             ),
             total=f"{totals[i]:,}",
         )
@@ -254,9 +253,7 @@ def run_table(runs: Sequence[Mapping[str, Any]]) -> RunTable:
         shown = f"{RUNS} of {len(runs):,} runs are shown. {shown}"
     return RunTable(
         names=tuple(name.replace("_", " ") for name in names),
-        rows=tuple(
-            RunRow(bool(run.get("chosen")), tuple(_run_cell(run.get(name)) for name in names)) for run in best
-        ),
+        rows=tuple(RunRow(bool(run.get("chosen")), tuple(_run_cell(run.get(name)) for name in names)) for run in best),
         shown=shown,
         count=count(len(runs), "run"),
     )

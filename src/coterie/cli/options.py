@@ -1,0 +1,151 @@
+"""The options that commands share, each with its line of help."""
+
+from typing import Annotated
+
+import typer
+
+File = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Table to read: .csv, .tsv or .txt (also .gz), .parquet, .arrow, .feather, .npy, .npz or .mat; "
+        "- for CSV from standard input; example:wine for the example that ships.",
+        show_default=False,
+    ),
+]
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="File that cluster --save wrote.", show_default=False),
+]
+Method = Annotated[str, typer.Option("--method", metavar="NAME", help="How to cluster: clam.")]
+Clusters = Annotated[
+    str, typer.Option("-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out.")
+]
+Scaling = Annotated[
+    str,
+    typer.Option(
+        "--scaling",
+        metavar="NAME",
+        help="What makes number columns comparable: robust (extremes drawn in), standard, or none.",
+    ),
+]
+Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same clusters.")]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns",
+        metavar="A,B",
+        help="Cluster by these columns only: names, or numbers counted from 1. May be repeated.",
+        show_default=False,
+    ),
+]
+Drop = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop",
+        metavar="C,D",
+        help="Leave these columns out. May be repeated.",
+        show_default=False,
+    ),
+]
+Ids = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        metavar="COL",
+        help="Column that names the rows; it is not clustered by.",
+        show_default=False,
+    ),
+]
+Truth = Annotated[
+    str | None,
+    typer.Option(
+        "--truth",
+        metavar="COL",
+        help="Column with known groups to compare the clusters with; it is not clustered by.",
+        show_default=False,
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether the first line has names; found out by default.",
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="D",
+        help="What separates cells: one character, tab or space; found out by default.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--output",
+        metavar="OUT",
+        help="Write the cluster and membership of each row: .csv, .tsv or .parquet; - for CSV on standard output.",
+        show_default=False,
+    ),
+]
+Append = Annotated[
+    bool,
+    typer.Option(
+        "--append",
+        help="Write all columns of FILE beside the cluster.",
+    ),
+]
+Report = Annotated[
+    str | None,
+    typer.Option(
+        "--report",
+        metavar="PAGE.html",
+        help="Write a page that shows and explains the clusters.",
+        show_default=False,
+    ),
+]
+Image = Annotated[
+    str | None,
+    typer.Option(
+        "--image",
+        metavar="HxW",
+        help="Draw rows as images on the page, such as 28x28; their columns are the pixels.",
+        show_default=False,
+    ),
+]
+Save = Annotated[
+    str | None,
+    typer.Option(
+        "--save",
+        metavar="MODEL.safetensors",
+        help="Write the fitted model, for predict.",
+        show_default=False,
+    ),
+]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--force",
+        help="Replace files that exist already.",
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        help="Show nothing but errors, and what -o - or --json print.",
+    ),
+]
+Json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print what was found as one JSON object.",
+    ),
+]

@@ -1,0 +1,63 @@
+"""``coterie predict``: put new rows into the clusters of a saved model."""
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from coterie.cli.outputs import check_outputs
+from coterie.cli.progress import Narrator
+from coterie.cli.reading import load, result_table
+from coterie.cli.requests import PredictRequest
+from coterie.cli.summary import Summary, cluster_sizes, present
+from coterie.data.columns import Table, listed
+from coterie.data.files import write_table
+from coterie.data.tables import TableEncoder
+from coterie.errors import TableError
+from coterie.estimators import load_model
+
+
+def run(request: PredictRequest) -> None:
+    """Do what was asked; whatever can be refused is refused before anything is written."""
+    writing = request.writing
+    narrator = Narrator(quiet=writing.quiet)
+    outputs = check_outputs(writing, [request.model, request.reading.file])
+    with narrator.phase(f"Reading {request.reading.file}"):
+        model: Any = load_model(request.model)
+        loaded = load(request.reading)
+    features = _fitting(loaded.chosen.features, model.table_)
+    with narrator.phase("Predicting"):
+        began = time.perf_counter()
+        labels, memberships = model.predict(features), model.predict_proba(features)
+        seconds = time.perf_counter() - began
+        notes = (*features.notes, *model.table_.describe_unseen(features))
+    with narrator.phase("Writing"):
+        if outputs.wants_rows:
+            rows = result_table(loaded, labels, memberships, append=writing.append, typed=outputs.typed)
+            with outputs.staged() as staged:
+                write_table("-" if staged.rows is None else staged.rows, *rows, force=False)
+    summary = Summary(
+        source=loaded.source.name,
+        n_rows=features.n_rows,
+        sizes=cluster_sizes(labels, model.n_clusters_),
+        seconds=seconds,
+        notes=notes,
+        files=outputs.files,
+    )
+    present(summary, writing, narrator)
+
+
+def _fitting(features: Table, encoder: TableEncoder) -> Table:
+    """Pass over the columns that the model does not know by name; without names, their number must be right."""
+    if encoder.named and features.named:
+        known = [i for i, name in enumerate(features.names) if name in encoder.names]
+        others = [name for name in features.names if name not in encoder.names]
+        if not others or not known:
+            return features
+        note = f"passed over, since the model does not use them: {listed(others)}"
+        return replace(features.select(known), notes=(*features.notes, note))
+    if features.n_columns != len(encoder.names):
+        raise TableError(
+            f"{features.source} has {features.n_columns} columns, and the model was fitted on {len(encoder.names)}; "
+            "choose them (--columns, --drop, --id)"
+        )
+    return features

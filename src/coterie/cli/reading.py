@@ -1,0 +1,139 @@
+"""From the FILE that a command was given to the columns that it works on."""
+
+import csv
+import io
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from coterie.cli.requests import Reading
+from coterie.data.binary import BINARY_READERS
+from coterie.data.columns import Array, ChosenColumns, Table, choose_columns, unique_names, whole_numbers
+from coterie.data.datasets import example_path
+from coterie.data.files import read_table
+from coterie.errors import TableError
+
+_EXAMPLE = "example:"
+
+
+@final
+@dataclass(frozen=True)
+class Source:
+    """Where a table is read from, as often as needed: standard input gives its bytes only once."""
+
+    path: str
+    data: bytes = b""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether cells are written as text, so that they can be repeated as they are."""
+        return Path(self.path).suffix.lower() not in BINARY_READERS
+
+    @property
+    def name(self) -> str:
+        """What to call it."""
+        return "standard input" if self.path == "-" else Path(self.path).name
+
+    def read(self, reading: Reading, as_text: tuple[str, ...]) -> Table:
+        """Read the table, these columns as texts."""
+        try:
+            return read_table(
+                self.path,
+                stdin=io.BytesIO(self.data),
+                header=reading.header,
+                delimiter=reading.delimiter,
+                as_text=as_text,
+            )
+        except TypeError as error:  # what scikit-learn expects of objects that are neither numbers nor texts
+            raise TableError(f"{self.name}: {error}") from error
+
+
+@final
+@dataclass(frozen=True)
+class Loaded:
+    """A table that was read, and the columns of it that were chosen."""
+
+    source: Source
+    reading: Reading
+    table: Table
+    chosen: ChosenColumns
+
+
+def load(reading: Reading) -> Loaded:
+    """Read the FILE, and pick the columns that the options name."""
+    source = _source(reading.file)
+    # Ids stay as they are written: 007 is not 7.
+    table = source.read(reading, as_text=() if reading.ids is None else (reading.ids,))
+    chosen = choose_columns(
+        table,
+        columns=_names(reading.columns, table) or None,
+        drop=_names(reading.drop, table),
+        ids=reading.ids,
+        truth=reading.truth,
+    )
+    return Loaded(source, reading, table, chosen)
+
+
+def _source(file: str) -> Source:
+    """Find what FILE stands for: a path, standard input, or an example that ships."""
+    if file == "-":
+        return Source(file, sys.stdin.buffer.read())
+    if file.startswith(_EXAMPLE):
+        return Source(str(example_path(file.removeprefix(_EXAMPLE))))
+    return Source(file)
+
+
+def _names(given: tuple[str, ...], table: Table) -> list[str]:
+    """Split lists of names at their commas, unless a column is called just so; quotes protect commas."""
+    names: list[str] = []
+    for text in given:
+        parts = [text] if text in table.names else next(csv.reader([text], skipinitialspace=True), [])
+        names += [part.strip() for part in parts if part.strip()]
+    return names
+
+
+def result_table(
+    loaded: Loaded, labels: Array, memberships: Array, *, append: bool, typed: bool
+) -> tuple[tuple[str, ...], list[Array]]:
+    """Return names and columns of the table of results.
+
+    Parameters
+    ----------
+    loaded : Loaded
+        The rows.
+    labels : array (N,)
+        The cluster of each row.
+    memberships : array (N, K)
+        The membership of each row in each cluster.
+    append : bool
+        Whether all that was read goes along, or only the ids.
+    typed : bool
+        Whether the file that will be written knows numbers and dates. Otherwise the cells of a text table
+        are repeated as they were written.
+    """
+    table, chosen = loaded.table, loaded.chosen
+    if append:
+        names = [*table.names, *table.side]
+        as_written = loaded.source.is_text and not typed
+        given = loaded.source.read(loaded.reading, as_text=table.names) if as_written else table
+        columns = [_tidy(given.column(i)) for i in range(table.n_columns)]
+        columns += [_tidy(values) for values in table.side.values()]
+    else:
+        names = [chosen.ids_name or "row"]
+        columns = [np.arange(1, table.n_rows + 1) if chosen.ids is None else _tidy(chosen.ids)]
+    own = memberships[np.arange(table.n_rows), labels].astype(np.float64).round(4)
+    unique, _ = unique_names([*names, "cluster", "membership"])
+    return unique, [*columns, labels, own]
+
+
+def _tidy(column: Array) -> Array:
+    """Write whole numbers without a decimal point, and dates no finer than they are."""
+    if column.dtype.kind == "M":
+        for unit in ("D", "s"):
+            coarse = column.astype(f"datetime64[{unit}]")
+            if (np.isnat(column) | (coarse == column)).all():
+                return coarse
+    return whole_numbers(column)

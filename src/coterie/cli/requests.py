@@ -1,0 +1,56 @@
+"""What the user asks a command to do, as plain values."""
+
+from dataclasses import dataclass, field
+from typing import final
+
+
+@final
+@dataclass(frozen=True)
+class Reading:
+    """Which table to read, and which of its columns to use."""
+
+    file: str
+    header: bool | None = None
+    delimiter: str | None = None
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    ids: str | None = None
+    truth: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Writing:
+    """Which files to write, and how to talk about it."""
+
+    rows: str | None = None
+    report: str | None = None
+    model: str | None = None
+    append: bool = False
+    force: bool = False
+    quiet: bool = False
+    json: bool = False
+
+
+@final
+@dataclass(frozen=True)
+class ClusterRequest:
+    """All that ``coterie cluster`` was told."""
+
+    reading: Reading
+    writing: Writing = field(default_factory=Writing)
+    method: str = "clam"
+    clusters: str = "auto"
+    scaling: str = "robust"
+    seed: int = 0
+    image: str | None = None
+
+
+@final
+@dataclass(frozen=True)
+class PredictRequest:
+    """All that ``coterie predict`` was told."""
+
+    model: str
+    reading: Reading
+    writing: Writing = field(default_factory=Writing)

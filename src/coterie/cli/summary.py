@@ -1,0 +1,124 @@
+"""What was found, for people and for programs."""
+
+import json
+import math
+import sys
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.table import Table as TextTable
+
+from coterie.cli.progress import Narrator
+from coterie.cli.requests import Writing
+from coterie.data.columns import Array
+from coterie.errors import TableError
+from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+
+_WIDTH_OUTSIDE_TERMINALS = 100
+
+
+@final
+@dataclass(frozen=True)
+class Summary:
+    """The outcome of a command."""
+
+    source: str
+    n_rows: int
+    sizes: tuple[int, ...]
+    seconds: float
+    traits: tuple[str, ...] = ()
+    """What sets each cluster apart, in words; empty where it was not looked for."""
+    silhouette: float | None = None
+    scores: dict[str, float] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    files: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Write all but the words as one JSON object."""
+        content: dict[str, Any] = {
+            "source": self.source,
+            "n_rows": self.n_rows,
+            "n_clusters": len(self.sizes),
+            "sizes": list(self.sizes),
+            "seconds": round(self.seconds, 3),
+        }
+        if self.silhouette is not None:
+            content["silhouette"] = round(self.silhouette, 4) if math.isfinite(self.silhouette) else None
+        if self.scores:
+            content["scores"] = {name: round(score, 4) for name, score in self.scores.items()}
+        content |= {"notes": list(self.notes), "files": self.files}
+        return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
+
+    def show(self, *, on_stderr: bool) -> None:
+        """Print a table of the clusters, and the scores below it."""
+        console = Console(stderr=on_stderr, highlight=False, markup=False)
+        if not console.is_terminal:
+            console.width = _WIDTH_OUTSIDE_TERMINALS
+        table = TextTable(title=self._headline(), title_justify="left", title_style="bold", box=box.SIMPLE)
+        for name in ("cluster", "rows", "share"):
+            table.add_column(name, justify="right", no_wrap=True)
+        if self.traits:
+            table.add_column("what sets it apart")
+        for cluster, size in enumerate(self.sizes):
+            cells = [str(cluster), f"{size:,}", f"{size / self.n_rows:.1%}"]
+            table.add_row(*cells, *self.traits[cluster : cluster + 1])
+        console.print(table)
+        if self.silhouette is not None and math.isfinite(self.silhouette):
+            console.print(f"silhouette {self.silhouette:.3f} (1 at best; below 0.25 the clusters overlap much)")
+        if self.scores:
+            console.print(", ".join(f"{name} {score:.3f}" for name, score in self.scores.items()))
+
+    def _headline(self) -> str:
+        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows:,} rows"
+        clusters = "1 cluster" if len(self.sizes) == 1 else f"{len(self.sizes)} clusters"
+        return f"{self.source}: {rows} in {clusters}"
+
+
+def present(summary: Summary, writing: Writing, narrator: Narrator) -> None:
+    """Print what was asked for, where it does not mix with the rows."""
+    if writing.json:
+        sys.stdout.write(summary.to_json() + "\n")
+        return
+    if writing.quiet:
+        return
+    for note in summary.notes:
+        narrator.say(f"note: {note}")
+    summary.show(on_stderr=writing.rows == "-")
+    if summary.files:
+        narrator.say(f"wrote {', '.join(summary.files.values())}")
+    if writing.rows is None:
+        narrator.say("the cluster of each row is written by -o OUT.csv")
+
+
+def cluster_sizes(labels: Array, n_clusters: int) -> tuple[int, ...]:
+    """Count the rows of each cluster."""
+    return tuple(np.bincount(labels, minlength=n_clusters).tolist())
+
+
+def known_groups(truth: Array | None, name: str) -> tuple[Array, Array, tuple[str, ...]]:
+    """Return which rows have a known group, their groups as numbers, and a note where some rows have none."""
+    if truth is None:
+        return np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), ()
+    known = np.array([not _is_missing(value) for value in truth.tolist()], dtype=np.bool_)
+    if not known.any():
+        raise TableError(f"no row has a value in the column {name!r}, which --truth names; choose another one")
+    _, groups = np.unique([str(value) for value in truth[known].tolist()], return_inverse=True)
+    missing = len(known) - int(known.sum())
+    note = f"the scores leave out {missing} rows that have no value of {name!r}"
+    return known, groups, (note,) if missing else ()
+
+
+def _is_missing(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def scores_against(groups: Array, labels: Array) -> dict[str, float]:
+    """Compare clusters with known groups."""
+    return {
+        "ARI": adjusted_rand_index(groups, labels),
+        "NMI": normalized_mutual_information(groups, labels),
+        "accuracy": matched_accuracy(groups, labels),
+    }

@@ -1,0 +1,145 @@
+"""What all estimators share: tables in, labels out, files in between."""
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Generator, Tensor
+
+from coterie import __version__
+from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.data.tables import Scaling, Table, TableEncoder, as_table
+from coterie.errors import InputError, WeightsError
+
+
+def generator_from(random_state: Any, device: torch.device) -> Generator:
+    """A torch generator of its own, seeded from scikit-learn's idea of a random state; no global state is touched."""
+    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    return Generator(device=device).manual_seed(seed)
+
+
+def device_from(name: str) -> torch.device:
+    """The device to compute on; "auto" takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
+
+
+class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
+    """Base of the estimators that are trained by ``fit`` on the data itself.
+
+    A subclass implements ``fit``, sets ``model_`` and ``table_``, and says how its model is written down.
+    """
+
+    method: ClassVar[str]
+    scaling: Scaling
+    device: str
+    table_: TableEncoder
+
+    @abstractmethod
+    def fit(self, X: Any, y: None = None) -> Self:
+        """Cluster the rows of X."""
+
+    @abstractmethod
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Clusters of the rows of X."""
+
+    @abstractmethod
+    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors and JSON values that make up the fitted estimator."""
+
+    @abstractmethod
+    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+        """Become the fitted estimator that ``_to_checkpoint`` described."""
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def save(self, path: str | Path, *, force: bool = False) -> None:
+        """Write the fitted estimator as one safetensors file, without the labels of the rows it was fitted on.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where to.
+        force : bool
+            Whether an existing file may be replaced.
+        """
+        check_is_fitted(self)
+        tensors, card = self._to_checkpoint()
+        card = {
+            "method": self.method,
+            "coterie": __version__,
+            "encoder": self.table_.to_card(),
+            "n_features_in": self.n_features_in_,
+            **card,
+        }
+        save_checkpoint(path, tensors, card, force=force)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read an estimator that ``save`` wrote; no pickle is involved.
+
+        Parameters
+        ----------
+        path : str or Path
+            Where from.
+        """
+        tensors, card = load_checkpoint(path)
+        if card.get("method") != cls.method:
+            raise WeightsError(
+                f"{str(path)!r} holds a model of the method {card.get('method')!r}, not {cls.method!r}. "
+                "Use coterie.estimators.load_model, which takes any."
+            )
+        try:
+            estimator = cls()
+            estimator.table_ = TableEncoder.from_card(card["encoder"])
+            estimator.n_features_in_ = int(card["n_features_in"])
+            if estimator.table_.named:
+                estimator.feature_names_in_ = np.array(estimator.table_.names, dtype=object)
+            estimator._from_checkpoint(tensors, card)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise WeightsError(f"{str(path)!r} lacks part of its model ({error!r}). Save it again.") from error
+        return estimator
+
+    def _read(self, X: Any, *, reset: bool) -> Table:
+        """X as a table, with scikit-learn's checks of names and number of columns."""
+        if isinstance(X, Table):
+            if reset:
+                self.n_features_in_ = X.n_columns
+                self.feature_names_in_ = np.array(X.names, dtype=object)
+            return X
+        table = as_table(X)
+        shaped = X if isinstance(X, np.ndarray) or table.named else np.empty((0, table.n_columns))
+        validate_data(self, shaped, reset=reset, skip_check_array=True)
+        return table
+
+    def _fit_encoder(self, X: Any) -> Tensor:
+        """Read X, learn how to encode it, and encode it."""
+        table = self._read(X, reset=True)
+        self.table_ = TableEncoder(self.scaling).fit(table)
+        return self._to_tensor(table)
+
+    def _encode(self, X: Any) -> Tensor:
+        """Encode new rows as those of ``fit`` were."""
+        check_is_fitted(self)
+        return self._to_tensor(self._read(X, reset=False))
+
+    def _to_tensor(self, table: Table) -> Tensor:
+        return torch.from_numpy(self.table_.transform(table)).to(device_from(self.device))
+
+
+def labels_to_numpy(labels: Tensor) -> npt.NDArray[np.int64]:
+    """Labels as scikit-learn wants them."""
+    return labels.cpu().numpy().astype(np.int64)

@@ -1,0 +1,318 @@
+"""Many runs of ClAM as one tensor program: plan them, train them, keep the best.
+
+Restarts, numbers of clusters and every hyper-parameter that was given several values make the runs. With halving, all
+runs are trained briefly (on a sample of the rows where there are many) and only the better ones to the end.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Generator, Tensor
+
+from coterie.metrics import silhouettes
+from coterie.models.clam import ClamConfig, ClamModel
+from coterie.ops.starts import data_start, lloyd, normal_start, spread_start
+from coterie.training import Progress, TrainConfig, point_batches, train
+
+Fill = Literal["mean", "min", "max"]
+Select = Literal["silhouette", "loss"]
+
+STARTS = ("k-means", "k-means++", "data", "normal", "spread")
+SPREAD_POWERS = (2.0, 4.0, 16.0)
+"""Exponents that the "spread" starts take in turn, from nearly k-means++ to nearly farthest-point."""
+SAMPLE_ROWS = 20_000
+"""Rows that starts are drawn from, and that the first round of halving sees."""
+SELECTION_ROWS = 2_500
+"""Rows on which silhouettes are compared."""
+REVIVALS = 8
+"""Rounds in which prototypes that own nothing are moved."""
+FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
+"""Cells (rows x prototypes x runs x steps x epochs) of the two rounds; about a second each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One setting to train."""
+
+    n_clusters: int
+    start: str
+    beta: float
+    rate: float
+    mask_rate: float
+    fill: Fill
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All that the search needs to know."""
+
+    runs: tuple[Run, ...]
+    model: ClamConfig
+    epochs: int | None
+    batch_size: int
+    halving: bool
+    select: Select
+    min_cluster_size: int | None
+    """None for a third of an equal share; 0 lets prototypes own nothing."""
+    train: TrainConfig
+    start: Tensor | None = None
+    """Prototypes (K, D) that all runs begin at."""
+    prototype_weights: Tensor | None = None
+    """Relative attraction (K,) of the prototypes."""
+    whitening: Tensor | None = None
+    """Matrix (D, D) that makes Mahalanobis distances Euclidean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """How the runs compare."""
+
+    silhouette: np.ndarray
+    loss: np.ndarray
+    found: np.ndarray
+    balanced: np.ndarray
+
+    def order(self, select: Select) -> np.ndarray:
+        """Runs from best to worst; those with a missing or tiny cluster come last. Ties go to the earlier run."""
+        merit = np.round(self.silhouette if select == "silhouette" else -self.loss, 6)
+        return np.lexsort((np.arange(len(merit)), -merit, ~self.balanced))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The chosen run as a model of its own, and the account of all."""
+
+    model: ClamModel
+    runs: list[dict[str, object]]
+    notes: tuple[str, ...]
+
+
+def search(
+    x: Tensor,
+    plan: Plan,
+    *,
+    generator: Generator,
+    weight: Tensor | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Found:
+    """Train the planned runs on the rows of x and return the best by the plan's rule."""
+    notes = []
+    order = torch.randperm(len(x), generator=generator, device=x.device)
+    sample = x if len(x) <= SAMPLE_ROWS else x[order[:SAMPLE_ROWS]]
+    judged = x if len(x) <= SELECTION_ROWS else x[order[:SELECTION_ROWS]]
+    model = build(sample, plan, generator)
+    rounds = _rounds(len(x), len(sample), plan)
+    total = sum(_steps(rows, epochs, plan.batch_size) for rows, epochs, _ in rounds)
+    done = 0
+    kept = torch.arange(len(plan.runs), device=x.device)
+    for number, (rows, epochs, survivors) in enumerate(rounds):
+        last = number == len(rounds) - 1
+        seen, seen_weight = (
+            (x, weight) if rows == len(x) else (sample, None if weight is None else weight[order[:rows]])
+        )
+        steps = _steps(rows, epochs, plan.batch_size)
+        train(
+            model,
+            point_batches(seen, batch_size=plan.batch_size, epochs=epochs, generator=generator, weight=seen_weight),
+            replace(plan.train, steps=steps),
+            generator=generator,
+            on_log=None if on_progress is None else _shifted(on_progress, done, total),
+        )
+        done += steps
+        model.restore_best()
+        if not last:
+            scores = _compare(model, plan, [plan.runs[i] for i in kept.tolist()], judged, len(x))
+            best = torch.from_numpy(scores.order(plan.select)[:survivors].copy()).to(x.device).sort().values
+            where = f"{rows:,} of {len(x):,} rows" if rows < len(x) else "all rows"
+            notes.append(
+                f"{len(kept)} runs were trained for {epochs} epochs on {where}; "
+                f"the best {len(best)} of them went on to the end"
+            )
+            model, kept = model.take(best), kept[best]
+    runs = [plan.runs[i] for i in kept.tolist()]
+    scores = _compare(model, plan, runs, judged, len(x))
+    chosen = int(scores.order(plan.select)[0])
+    rows, epochs, _ = rounds[-1]
+    notes.append(_verdict(len(runs), epochs, chosen, runs, scores, plan, len(judged), len(x)))
+    account = [_describe(run, scores, i, chosen=i == chosen) for i, run in enumerate(runs)]
+    return Found(model.take(torch.tensor([chosen], device=x.device)), account, tuple(notes))
+
+
+def build(sample: Tensor, plan: Plan, generator: Generator) -> ClamModel:
+    """A model with one run for each planned one, its prototypes at their starts."""
+    model = ClamModel(plan.model).to(sample.device)
+    if plan.whitening is not None:
+        model.whitening.copy_(plan.whitening)
+    sample = model.enter(sample)
+    fills = {"mean": sample.mean(dim=0), "min": sample.amin(dim=0), "max": sample.amax(dim=0)}
+    with torch.no_grad():
+        for name, values in (("beta", "beta"), ("rate", "rate"), ("mask_rate", "mask_rate")):
+            getattr(model, name).copy_(torch.tensor([getattr(run, values) for run in plan.runs]))
+        model.fill.copy_(torch.stack([fills[run.fill] for run in plan.runs]))
+        # Columns are centred when they are encoded: what is left of their means is rounding.
+        model.fill[model.fill.abs() < 1e-6] = 0.0
+        sizes = torch.tensor([run.n_clusters for run in plan.runs], device=sample.device)
+        model.present.copy_(torch.arange(plan.model.n_prototypes, device=sample.device) < sizes.unsqueeze(1))
+        if plan.prototype_weights is not None:
+            model.log_weights.copy_(plan.prototype_weights.log().expand_as(model.log_weights))
+        for start, clusters in dict.fromkeys((run.start, run.n_clusters) for run in plan.runs):
+            members = [i for i, run in enumerate(plan.runs) if (run.start, run.n_clusters) == (start, clusters)]
+            centres = (
+                model.enter(plan.start).expand(len(members), -1, -1)
+                if plan.start is not None
+                else _starts(sample, start, len(members), clusters, generator)
+            )
+            model.prototypes[members, :clusters] = centres
+    return model
+
+
+def _starts(sample: Tensor, start: str, runs: int, clusters: int, generator: Generator) -> Tensor:
+    if start == "normal":
+        return normal_start(runs, clusters, sample.shape[1], generator)
+    if start == "data":
+        return data_start(sample, runs, clusters, generator)
+    if start == "spread":
+        shares = [len(range(i, runs, len(SPREAD_POWERS))) for i in range(len(SPREAD_POWERS))]
+        drawn = [
+            spread_start(sample, share, clusters, generator, power=power)
+            for share, power in zip(shares, SPREAD_POWERS, strict=True)
+            if share
+        ]
+        return torch.cat(drawn)
+    centres = spread_start(sample, runs, clusters, generator)
+    return lloyd(sample, centres) if start == "k-means" else centres
+
+
+def _rounds(rows: int, sample_rows: int, plan: Plan) -> list[tuple[int, int, int]]:
+    """Rows, epochs and survivors of each round of training."""
+    runs = len(plan.runs)
+    row_cost = plan.model.n_prototypes * plan.model.steps
+    if not plan.halving or runs < 8:
+        epochs = plan.epochs or _clip((FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs), 2, 100)
+        return [(rows, epochs, runs)]
+    survivors = _clip(SECOND_BUDGET / (row_cost * rows * 5), 2, runs // 4)
+    second = plan.epochs or _clip(SECOND_BUDGET / (row_cost * rows * survivors), 2, 60)
+    first = _clip(FIRST_BUDGET / (row_cost * sample_rows * runs), 3, max(3, second // 3))
+    return [(sample_rows, first, survivors), (rows, second, survivors)]
+
+
+def _clip(value: float, low: int, high: int) -> int:
+    return int(min(max(value, low), high))
+
+
+def _steps(rows: int, epochs: int, batch_size: int) -> int:
+    return epochs * math.ceil(rows / batch_size)
+
+
+def _shifted(on_progress: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
+    """Report one round's progress as part of all rounds."""
+
+    def report(progress: Progress) -> None:
+        seconds = progress.seconds * (done + progress.step) / progress.step
+        on_progress(Progress(done + progress.step, total, progress.loss, seconds))
+
+    return report
+
+
+def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, rows: int) -> Scores:
+    labels = model.assign(judged).cpu().numpy()
+    counts = (labels[:, :, None] == np.arange(plan.model.n_prototypes)).sum(axis=1)
+    sizes = np.array([run.n_clusters for run in runs])
+    floor = np.array([minimum_size(plan.min_cluster_size, rows, run.n_clusters) for run in runs])
+    found = (counts > 0).sum(axis=1)
+    smallest = np.where(found < sizes, 0, np.where(counts > 0, counts, len(judged)).min(axis=1))
+    return Scores(
+        silhouettes(model.enter(judged).cpu().numpy(), labels),
+        model.history[-1].cpu().numpy(),
+        found,
+        smallest >= floor * len(judged) / rows,
+    )
+
+
+def minimum_size(setting: int | None, rows: int, clusters: int) -> int:
+    """Smallest number of rows that a cluster should have."""
+    return math.ceil(rows / (3 * clusters)) if setting is None else setting
+
+
+def _verdict(
+    trained: int, epochs: int, chosen: int, runs: Sequence[Run], scores: Scores, plan: Plan, judged: int, rows: int
+) -> str:
+    run = runs[chosen]
+    where = f"{judged:,} of {rows:,} rows" if judged < rows else "all rows"
+    rule = "highest silhouette" if plan.select == "silhouette" else "smallest loss"
+    text = (
+        f"of {trained} runs of {epochs} epochs the one with the {rule} was taken: k = {run.n_clusters}, "
+        f"start {run.start!r}, beta {run.beta:.4g}, rate {run.rate:g}, mask rate {run.mask_rate:g}, fill {run.fill!r} "
+        f"(silhouette {scores.silhouette[chosen]:.3f} on {where})"
+    )
+    ks = sorted({run.n_clusters for run in plan.runs})
+    if len(ks) > 1:
+        text += f"; k was chosen from {ks[0]} to {ks[-1]} by that rule"
+    if not scores.balanced[chosen]:
+        text += "; no run kept every cluster above the smallest size that was asked for"
+    return text
+
+
+def _describe(run: Run, scores: Scores, index: int, *, chosen: bool) -> dict[str, object]:
+    return {
+        "n_clusters": run.n_clusters,
+        "found": int(scores.found[index]),
+        "start": run.start,
+        "beta": run.beta,
+        "rate": run.rate,
+        "mask_rate": run.mask_rate,
+        "fill": run.fill,
+        "loss": float(scores.loss[index]),
+        "silhouette": float(scores.silhouette[index]),
+        "chosen": chosen,
+    }
+
+
+def grid(
+    clusters: Sequence[int],
+    starts: Sequence[str],
+    betas: Sequence[float],
+    rates: Sequence[float],
+    mask_rates: Sequence[float],
+    fills: Sequence[Fill],
+) -> tuple[Run, ...]:
+    """Every combination, as runs."""
+    return tuple(Run(*values) for values in product(clusters, starts, betas, rates, mask_rates, fills))
+
+
+@torch.no_grad()
+def revive(model: ClamModel, x: Tensor, plan: Plan) -> tuple[ClamModel, tuple[str, ...]]:
+    """Order the clusters of a one-run model by size; where none may be empty, bring dead prototypes back first.
+
+    A dead prototype is put on the row that ends farthest from its own, and beta is doubled, since a large enough one
+    gives every prototype at least the rows on top of it.
+    """
+    notes: tuple[str, ...] = ()
+    wanted = int(model.present[0].sum())
+    sizes = _sizes(model, x)
+    tries = 0
+    while plan.min_cluster_size != 0 and (sizes > 0).sum() < wanted and tries < REVIVALS:
+        tries += 1
+        for dead in torch.nonzero(model.present[0] & (sizes == 0)).flatten().tolist():
+            distances = torch.cat([model.final_distances(block)[0] for block in model.blocks(x)])
+            model.prototypes[0, dead] = model.enter(x[distances.amin(dim=1).argmax()].unsqueeze(0))[0]
+        model.beta *= 2.0
+        sizes = _sizes(model, x)
+    found = int((sizes > 0).sum())
+    if tries:
+        notes = (f"prototypes that owned no row were put on rows far from the others, in {tries} rounds",)
+    if found < wanted:
+        notes += (f"{wanted - found} of {wanted} prototypes own no row and are not counted as clusters",)
+    order = torch.argsort(sizes, descending=True, stable=True).unsqueeze(0)
+    ordered = model.take(torch.zeros(1, dtype=torch.long, device=x.device), order)
+    ordered.occupied.copy_(torch.arange(len(sizes), device=x.device) < found)
+    return ordered, notes
+
+
+def _sizes(model: ClamModel, x: Tensor) -> Tensor:
+    return torch.bincount(model.assign(x)[0], minlength=model.config.n_prototypes)
