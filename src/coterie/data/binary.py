@@ -39,9 +39,7 @@ def _read_mat(path: Path) -> Table:
     try:
         content = loadmat(path)
     except NotImplementedError as error:
-        raise TableError(
-            f"{path.name} is a MATLAB 7.3 file; in MATLAB, save it with the option '-v7'"
-        ) from error
+        raise TableError(f"{path.name} is a MATLAB 7.3 file; in MATLAB, save it with the option '-v7'") from error
     except (ValueError, TypeError, MatReadError, zlib.error) as error:
         raise TableError(f"{path.name} is not a MATLAB file: {error}") from error
     arrays = {name: value for name, value in content.items() if not name.startswith("__")}
@@ -59,9 +57,7 @@ def _from_arrays(arrays: Mapping[str, Any], source: str) -> Table:
     tables = [name for name, value in arrays.items() if np.ndim(value) == 2]
     if "X" not in arrays and len(tables) != 1:
         shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in arrays.items())
-        raise TableError(
-            f"{source} needs an array X, or exactly one of two dimensions; it has {shapes or 'none'}"
-        )
+        raise TableError(f"{source} needs an array X, or exactly one of two dimensions; it has {shapes or 'none'}")
     chosen = "X" if "X" in arrays else tables[0]
     table = _unnamed(arrays[chosen], source)
     given = arrays.get("feature_names")

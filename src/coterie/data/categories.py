@@ -42,9 +42,7 @@ class CategoryColumn:
         # One row per level, and a last one, of zeros, for the unknown.
         rows = np.vstack([(np.eye(len(self.levels)) - offsets) / self.scale, np.zeros(len(self.levels))])
         code = {level: i for i, level in enumerate(self.levels)}
-        codes = np.fromiter(
-            (code.get(text, -1) for text in texts_of(column)), dtype=np.intp, count=len(column)
-        )
+        codes = np.fromiter((code.get(text, -1) for text in texts_of(column)), dtype=np.intp, count=len(column))
         return rows.astype(np.float32)[codes]
 
     def decode(self, Z: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -82,9 +82,7 @@ def parse_delimited(
         raise TableError(f"{source} is empty; a table needs at least one row")
     has_header = _has_header(sample) if header is None else header
     if has_header and len(sample) == 1:
-        raise TableError(
-            f"{source} has a header and no rows below it; if its one line is data, say so (no header)"
-        )
+        raise TableError(f"{source} has a header and no rows below it; if its one line is data, say so (no header)")
     width = len(sample[0])
     names, naming = unique_names(sample[0]) if has_header else (numbered_names(width), ())
     if not has_header and header is None:

@@ -58,9 +58,7 @@ def read_table(
     """
     if str(path) == "-":
         data = (sys.stdin.buffer if stdin is None else stdin).read()
-        return parse_delimited(
-            data, source="standard input", header=header, delimiter=delimiter, as_text=as_text
-        )
+        return parse_delimited(data, source="standard input", header=header, delimiter=delimiter, as_text=as_text)
     path = Path(path)
     if not path.exists():
         raise TableError(f"there is no file {str(path)!r}; check the path")
@@ -122,9 +120,7 @@ def write_table(
         case ".parquet":
             data = _parquet(names, columns)
         case ending:
-            raise OutputError(
-                f"{str(path)!r} ends in {ending!r}; a table is written as .csv, .tsv or .parquet"
-            )
+            raise OutputError(f"{str(path)!r} ends in {ending!r}; a table is written as .csv, .tsv or .parquet")
     write_atomically(path, data, force=force)
 
 
@@ -141,9 +137,7 @@ def write_atomically(path: str | Path, data: bytes | str, *, force: bool) -> Non
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder; name a file to write")
     if path.is_file() and not force:
-        raise OutputError(
-            f"{str(path)!r} exists already; choose another name, or allow replacing it (--force)"
-        )
+        raise OutputError(f"{str(path)!r} exists already; choose another name, or allow replacing it (--force)")
     if not path.parent.is_dir():
         raise OutputError(f"the folder {str(path.parent)!r} does not exist; create it first")
     if path.exists() and not path.is_file():  # a device or a pipe takes the bytes, and must not be replaced
@@ -186,16 +180,12 @@ def _cells(column: Array) -> list[Any]:
     if column.dtype.kind == "M":
         return ["" if np.isnat(moment) else str(moment) for moment in column]
     if column.dtype.kind == "f":
-        return [
-            "" if missing else value for missing, value in zip(np.isnan(column), column.tolist(), strict=True)
-        ]
+        return ["" if missing else value for missing, value in zip(np.isnan(column), column.tolist(), strict=True)]
     return ["" if value is None else value for value in column.tolist()]
 
 
 def _parquet(names: Sequence[str], columns: Sequence[Array]) -> bytes:
     arrow, parquet = pyarrow("lib"), pyarrow("parquet")
     out = io.BytesIO()
-    parquet.write_table(
-        arrow.Table.from_arrays([arrow.array(column) for column in columns], list(names)), out
-    )
+    parquet.write_table(arrow.Table.from_arrays([arrow.array(column) for column in columns], list(names)), out)
     return out.getvalue()

@@ -95,9 +95,7 @@ def _from_array(array: Array) -> Table:
         raise TableError(_not_two_dimensional(array))
     kind = array.dtype.kind
     if kind == "c":
-        raise TableError(
-            f"Complex data not supported: the dtype is {array.dtype}. Use its real and imaginary parts."
-        )
+        raise TableError(f"Complex data not supported: the dtype is {array.dtype}. Use its real and imaginary parts.")
     names = tuple(f"x{i}" for i in range(array.shape[1]))
     if kind in "iufb":
         return Table(names, block=_plain_numbers(array), named=False, source="array")
@@ -142,9 +140,7 @@ def _typed(column: Array, name: str) -> Array:
             return _typed_objects(np.char.decode(column, "utf-8", "replace").tolist(), name)
         case "U" | "O":
             return _typed_objects(column.tolist(), name)
-    raise TableError(
-        f"column {name!r} has the dtype {column.dtype}, which is no number, text or date; drop it"
-    )
+    raise TableError(f"column {name!r} has the dtype {column.dtype}, which is no number, text or date; drop it")
 
 
 def _typed_objects(values: Sequence[object], name: str, *, text_stays: bool = False) -> Array:
@@ -170,11 +166,7 @@ def _typed_objects(values: Sequence[object], name: str, *, text_stays: bool = Fa
         except (ValueError, TypeError):
             pass
         else:
-            return (
-                numbers.astype(np.bool_)
-                if kinds and kinds <= {bool, np.bool_} and None not in present
-                else numbers
-            )
+            return numbers.astype(np.bool_) if kinds and kinds <= {bool, np.bool_} and None not in present else numbers
     return _texts([None if value is None else str(value) for value in present])
 
 
@@ -217,9 +209,7 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Table:
         block = frame.to_numpy()
         if block.dtype.kind in "iuf":
             return replace(table, columns=(), block=_plain_numbers(block))
-    columns = tuple(
-        _series_values(series, name) for series, name in zip(frame.iter_columns(), names, strict=True)
-    )
+    columns = tuple(_series_values(series, name) for series, name in zip(frame.iter_columns(), names, strict=True))
     if not columns:
         return replace(table, columns=(), block=np.empty(frame.shape))
     return replace(table, columns=columns)

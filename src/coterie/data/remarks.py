@@ -11,9 +11,7 @@ from coterie.data.scaling import NumberSummary
 
 _MOST_LINES = 10
 _FEWEST_ROWS_TO_SUSPECT_AN_ID = 10
-_LIKE_AN_ID = re.compile(
-    r"(?:^|[\W_])(?:id|index|idx|nr|no|number|row|key)$|^unnamed: 0$|^column_1$", re.IGNORECASE
-)
+_LIKE_AN_ID = re.compile(r"(?:^|[\W_])(?:id|index|idx|nr|no|number|row|key)$|^unnamed: 0$|^column_1$", re.IGNORECASE)
 _ENDS_IN_ID = re.compile(r"[a-z](?:Id|ID)$")
 
 

@@ -94,9 +94,7 @@ class TableEncoder:
         """Return an encoder that knows this table's columns, levels, centres and scales."""
         kinds = table.kinds
         positions = [i for i, kind in enumerate(kinds) if kind != "category"]
-        winsorised = np.array(
-            [self.scaling == "robust" and kinds[i] == "number" for i in positions], dtype=np.bool_
-        )
+        winsorised = np.array([self.scaling == "robust" and kinds[i] == "number" for i in positions], dtype=np.bool_)
         summary = summarise(_number_block(table, positions), winsorised)
         categories = [
             fit_category(table.column(i), i, table.names[i], scaled=self.scaling != "none")
@@ -107,9 +105,7 @@ class TableEncoder:
         kept_numbers = np.flatnonzero((summary.present > 0) & ~(summary.constant & varied))
         kept_categories = [c for c in categories if not c.is_missing and not (c.is_constant and varied)]
         if not len(kept_numbers) and not kept_categories:
-            raise TableError(
-                f"every value of every column is missing in {table.source}; there is nothing to cluster"
-            )
+            raise TableError(f"every value of every column is missing in {table.source}; there is nothing to cluster")
         as_is = self.scaling == "none"
         if as_is:
             _refuse_beyond_float32(summary.largest.max(initial=0.0))
@@ -137,24 +133,18 @@ class TableEncoder:
                     _refuse_beyond_float32(np.abs(z).max(initial=0.0))
                 encoded[rows, self._number_slots] = z if self.scaling == "none" else limit(z)
         for category, start in self._category_slots:
-            encoded[:, start : start + len(category.levels)] = category.encode(
-                table.column(category.position)
-            )
+            encoded[:, start : start + len(category.levels)] = category.encode(table.column(category.position))
         return encoded
 
     def inverse(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Take encoded values (n, D) back to input units; the levels of a category to shares from 0 to 1."""
         Z = np.asarray(Z, dtype=np.float64)
         if Z.ndim != 2 or Z.shape[1] != len(self.features):
-            raise InputError(
-                f"expected encoded rows of {len(self.features)} values, got an array of shape {Z.shape}"
-            )
+            raise InputError(f"expected encoded rows of {len(self.features)} values, got an array of shape {Z.shape}")
         decoded = np.empty_like(Z)
         slots = self._number_slots
         with np.errstate(over="ignore"):  # a point far outside of the data may have no finite original
-            decoded[:, slots] = (
-                expand(Z[:, slots], self._compressed) * self.numbers.scales + self.numbers.centres
-            )
+            decoded[:, slots] = expand(Z[:, slots], self._compressed) * self.numbers.scales + self.numbers.centres
         for category, start in self._category_slots:
             stop = start + len(category.levels)
             decoded[:, start:stop] = category.decode(Z[:, start:stop])
@@ -217,9 +207,7 @@ class TableEncoder:
 
     @cached_property
     def _compressed(self) -> npt.NDArray[np.bool_]:
-        return np.array(
-            [self.scaling == "robust" and k == "number" for k in self.numbers.kinds], dtype=np.bool_
-        )
+        return np.array([self.scaling == "robust" and k == "number" for k in self.numbers.kinds], dtype=np.bool_)
 
     @cached_property
     def _number_slots(self) -> npt.NDArray[np.intp] | slice:
@@ -253,8 +241,7 @@ class TableEncoder:
             return table.select([place[name] for name in self.names])
         if table.n_columns != len(self.names):
             raise TableError(
-                f"X has {table.n_columns} features, but TableEncoder is expecting {len(self.names)} "
-                "features as input"
+                f"X has {table.n_columns} features, but TableEncoder is expecting {len(self.names)} features as input"
             )
         return table
 

@@ -75,12 +75,21 @@ class Scores:
     silhouette: np.ndarray
     loss: np.ndarray
     found: np.ndarray
-    balanced: np.ndarray
+    tier: np.ndarray
+    """0 where every cluster is large enough, 1 where that is nearly so, 2 where one is tiny or missing."""
 
     def order(self, select: Select) -> np.ndarray:
-        """Runs from best to worst; those with a missing or tiny cluster come last. Ties go to the earlier run."""
+        """Runs from best to worst, tier by tier; ties go to the earlier run.
+
+        The second tier counts as the first where it has twice the silhouette: then the small clusters are real.
+        """
         merit = np.round(self.silhouette if select == "silhouette" else -self.loss, 6)
-        return np.lexsort((np.arange(len(merit)), -merit, ~self.balanced))
+        tier = self.tier
+        if select == "silhouette":
+            first, second = (merit[tier == level].max(initial=-1.0) for level in (0, 1))
+            if second > 2.0 * first:
+                tier = np.maximum(tier, 1)
+        return np.lexsort((np.arange(len(merit)), -merit, tier))
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,20 +232,22 @@ def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, 
     labels = model.assign(judged).cpu().numpy()
     counts = (labels[:, :, None] == np.arange(plan.model.n_prototypes)).sum(axis=1)
     sizes = np.array([run.n_clusters for run in runs])
-    floor = np.array([minimum_size(plan.min_cluster_size, rows, run.n_clusters) for run in runs])
+    floors = [size_floors(plan.min_cluster_size, rows, run.n_clusters) for run in runs]
     found = (counts > 0).sum(axis=1)
-    smallest = np.where(found < sizes, 0, np.where(counts > 0, counts, len(judged)).min(axis=1))
+    smallest = np.where(found < sizes, 0, np.where(counts > 0, counts, len(judged)).min(axis=1)) * rows / len(judged)
     return Scores(
         silhouettes(model.enter(judged).cpu().numpy(), labels),
         model.history[-1].cpu().numpy(),
         found,
-        smallest >= floor * len(judged) / rows,
+        (smallest[:, None] < np.array(floors)).sum(axis=1),
     )
 
 
-def minimum_size(setting: int | None, rows: int, clusters: int) -> int:
-    """Smallest number of rows that a cluster should have."""
-    return math.ceil(rows / (3 * clusters)) if setting is None else setting
+def size_floors(setting: int | None, rows: int, clusters: int) -> tuple[float, float]:
+    """Sizes that the smallest cluster must reach for the first and the second tier."""
+    if setting is None:
+        return rows / (3 * clusters), rows / (10 * clusters)
+    return float(setting), float(setting)
 
 
 def _verdict(
@@ -253,7 +264,7 @@ def _verdict(
     ks = sorted({run.n_clusters for run in plan.runs})
     if len(ks) > 1:
         text += f"; k was chosen from {ks[0]} to {ks[-1]} by that rule"
-    if not scores.balanced[chosen]:
+    if scores.tier[chosen] == 2:
         text += "; no run kept every cluster above the smallest size that was asked for"
     return text
 
