@@ -5,7 +5,7 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ import pytest
 
 import coterie
 from coterie.__main__ import main
-from coterie.cli import cluster as cluster_command
+from coterie.cli import clustering
+from coterie.errors import OutputError
 from coterie.estimators.clam import ClAM
 
 _HEADER = "person,height,weight,colour,joined,member,group"
@@ -180,6 +181,12 @@ def test_json_holds_all_that_was_found(command: Command) -> None:
     assert any("missing" in note for note in found["notes"])
 
 
+def test_one_cluster_has_no_silhouette(command: Command) -> None:
+    assert "silhouette" not in command("cluster", "people.csv", "-k", "1").out
+    found = json.loads(command("cluster", "people.csv", "-k", "1", "--json").out)
+    assert (found["sizes"], found["silhouette"]) == ([24], None)
+
+
 def test_rows_without_truth_do_not_count(command: Command) -> None:
     Path("people.csv").write_text(people().replace(",small\n", ",\n", 3))
     found = json.loads(command("cluster", "people.csv", "--truth", "group", "-k", "2", "--json").out)
@@ -273,9 +280,9 @@ def test_nothing_is_kept_when_one_file_cannot_be_written(command: Command, monke
     Path("out.csv").write_text("old")
 
     def fail(*_: object, **__: object) -> str:
-        raise coterie.errors.OutputError("the disk is full")
+        raise OutputError("the disk is full")
 
-    monkeypatch.setattr(cluster_command, "render_report", fail)
+    monkeypatch.setattr(clustering, "render_report", fail)
     outcome = command(
         "cluster", "people.csv", "-k", "2", "-o", "out.csv", "--force", "--save", "m.safetensors", "--report", "p.html"
     )
@@ -289,7 +296,7 @@ def test_file_that_appears_during_the_work_is_kept(command: Command, monkeypatch
         Path("p.html").write_text("someone else's")
         return "ours"
 
-    monkeypatch.setattr(cluster_command, "render_report", appear)
+    monkeypatch.setattr(clustering, "render_report", appear)
     outcome = command("cluster", "people.csv", "-k", "2", "-o", "out.csv", "--report", "p.html")
     assert (outcome.code, "exists already" in outcome.err) == (2, True)
     assert Path("p.html").read_text() == "someone else's"
@@ -336,9 +343,8 @@ def test_module_and_pipe(tmp_path: Path) -> None:
 
 
 def test_reader_that_goes_away(tmp_path: Path) -> None:
-    table = tmp_path / "long.csv"
-    np.savetxt(table, np.tile(points(), (1500, 1)), delimiter=",", header="a,b,c", comments="")
-    process = _start("cluster", str(table), "-k", "2", "-o", "-", "--append", "--columns", "a")
+    (tmp_path / "people.csv").write_text(people())
+    process = _start("cluster", "people.csv", "-k", "2", "-o", "-", cwd=tmp_path)
     assert process.stdout is not None
     assert process.stderr is not None
     process.stdout.close()

@@ -68,7 +68,7 @@ _REFUSALS: list[tuple[Sequence[str], str]] = [
     (["cluster", "people.csv", "-k", "-3"], "got '-3'"),
     (["cluster", "people.csv", "-k", "many"], "got 'many'"),
     (["cluster", "people.csv", "-k", "2.5"], "got '2.5'"),
-    (["cluster", "few.csv", "-k", "4"], "4"),
+    (["cluster", "few.csv", "-k", "4"], "few.csv has 3 rows"),
     (["cluster", "people.csv", "--method", "magic"], "there is no method 'magic'; there is clam"),
     (["cluster", "people.csv", "--scaling", "huge"], "robust, standard, none"),
     (["cluster", "people.csv", "--seed", "-1"], "--seed"),

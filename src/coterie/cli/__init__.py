@@ -98,7 +98,7 @@ def cluster(
         seed=seed,
         image=image,
     )
-    _run("coterie.cli.cluster", request)
+    _run("coterie.cli.clustering", request)
 
 
 @app.command(epilog=_examples(_PREDICT_EXAMPLES))
@@ -125,7 +125,7 @@ def predict(
         reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids),
         writing=Writing(rows=output, append=append, force=force, quiet=quiet, json=json),
     )
-    _run("coterie.cli.predict", request)
+    _run("coterie.cli.predicting", request)
 
 
 def _run(module: str, request: ClusterRequest | PredictRequest) -> None:

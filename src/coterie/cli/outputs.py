@@ -95,7 +95,7 @@ def _check_ending(option: str, path: Path) -> None:
     ending = path.suffix.lower()
     if ending not in endings:
         seen = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-        raise OutputError(f"{option} {str(path)!r} {seen}; it is written as {' or '.join(endings)}")
+        raise OutputError(f"{option} {str(path)!r} {seen}; known are {', '.join(endings)}")
     if ending == ".parquet":
         pyarrow("parquet")
 

@@ -32,6 +32,7 @@ class Summary:
     traits: tuple[str, ...] = ()
     """What sets each cluster apart, in words; empty where it was not looked for."""
     silhouette: float | None = None
+    """NaN where it is not defined, None where it was not looked for."""
     scores: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)

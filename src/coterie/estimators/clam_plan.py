@@ -21,7 +21,8 @@ from coterie.training import TrainConfig
 
 RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)
 """What ``beta="auto"`` tries, over the mean distance of the rows from their centre."""
-MIXED_STARTS = ("k-means", "k-means++", "data", "normal")
+MIXED_STARTS = ("k-means", "k-means++", "data", "k-means", "normal", "k-means++", "k-means", "data")
+"""What ``init="mixed"`` takes in turn."""
 CHOICES = {
     "select": ("silhouette", "loss"),
     "objective": ("masked", "unmasked"),

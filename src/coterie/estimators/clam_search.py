@@ -5,7 +5,7 @@ runs are trained briefly (on a sample of the rows where there are many) and only
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
@@ -29,6 +29,8 @@ SAMPLE_ROWS = 20_000
 """Rows that starts are drawn from, and that the first round of halving sees."""
 SELECTION_ROWS = 2_500
 """Rows on which silhouettes are compared."""
+K_MEANS_STARTS = 8
+"""Starts of the k-means that tells how small a cluster may be."""
 REVIVALS = 8
 """Rounds in which prototypes that own nothing are moved."""
 FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
@@ -58,7 +60,7 @@ class Plan:
     halving: bool
     select: Select
     min_cluster_size: int | None
-    """None for a third of an equal share; 0 lets prototypes own nothing."""
+    """None for half of an equal share, or what k-means has if that is less; 0 lets prototypes own nothing."""
     train: TrainConfig
     start: Tensor | None = None
     """Prototypes (K, D) that all runs begin at."""
@@ -75,21 +77,12 @@ class Scores:
     silhouette: np.ndarray
     loss: np.ndarray
     found: np.ndarray
-    tier: np.ndarray
-    """0 where every cluster is large enough, 1 where that is nearly so, 2 where one is tiny or missing."""
+    large_enough: np.ndarray
 
     def order(self, select: Select) -> np.ndarray:
-        """Runs from best to worst, tier by tier; ties go to the earlier run.
-
-        The second tier counts as the first where it has twice the silhouette: then the small clusters are real.
-        """
+        """Runs from best to worst, those with a missing or tiny cluster last; ties go to the earlier run."""
         merit = np.round(self.silhouette if select == "silhouette" else -self.loss, 6)
-        tier = self.tier
-        if select == "silhouette":
-            first, second = (merit[tier == level].max(initial=-1.0) for level in (0, 1))
-            if second > 2.0 * first:
-                tier = np.maximum(tier, 1)
-        return np.lexsort((np.arange(len(merit)), -merit, tier))
+        return np.lexsort((np.arange(len(merit)), -merit, ~self.large_enough))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +108,7 @@ def search(
     sample = x if len(x) <= SAMPLE_ROWS else x[order[:SAMPLE_ROWS]]
     judged = x if len(x) <= SELECTION_ROWS else x[order[:SELECTION_ROWS]]
     model = build(sample, plan, generator)
+    floors = _size_floors(model.enter(sample), plan, generator)
     rounds = _rounds(len(x), len(sample), plan)
     total = sum(_steps(rows, epochs, plan.batch_size) for rows, epochs, _ in rounds)
     done = 0
@@ -135,7 +129,7 @@ def search(
         done += steps
         model.restore_best()
         if not last:
-            scores = _compare(model, plan, [plan.runs[i] for i in kept.tolist()], judged, len(x))
+            scores = _compare(model, plan, [plan.runs[i] for i in kept.tolist()], judged, floors)
             best = torch.from_numpy(scores.order(plan.select)[:survivors].copy()).to(x.device).sort().values
             where = f"{rows:,} of {len(x):,} rows" if rows < len(x) else "all rows"
             notes.append(
@@ -144,7 +138,7 @@ def search(
             )
             model, kept = model.take(best), kept[best]
     runs = [plan.runs[i] for i in kept.tolist()]
-    scores = _compare(model, plan, runs, judged, len(x))
+    scores = _compare(model, plan, runs, judged, floors)
     chosen = int(scores.order(plan.select)[0])
     rows, epochs, _ = rounds[-1]
     notes.append(_verdict(len(runs), epochs, chosen, runs, scores, plan, len(judged), len(x)))
@@ -228,26 +222,38 @@ def _shifted(on_progress: Callable[[Progress], None], done: int, total: int) -> 
     return report
 
 
-def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, rows: int) -> Scores:
+def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, floors: Mapping[int, float]) -> Scores:
     labels = model.assign(judged).cpu().numpy()
     counts = (labels[:, :, None] == np.arange(plan.model.n_prototypes)).sum(axis=1)
-    sizes = np.array([run.n_clusters for run in runs])
-    floors = [size_floors(plan.min_cluster_size, rows, run.n_clusters) for run in runs]
+    wanted = np.array([run.n_clusters for run in runs])
     found = (counts > 0).sum(axis=1)
-    smallest = np.where(found < sizes, 0, np.where(counts > 0, counts, len(judged)).min(axis=1)) * rows / len(judged)
+    smallest = np.where(found < wanted, 0, np.where(counts > 0, counts, len(judged)).min(axis=1)) / len(judged)
     return Scores(
         silhouettes(model.enter(judged).cpu().numpy(), labels),
         model.history[-1].cpu().numpy(),
         found,
-        (smallest[:, None] < np.array(floors)).sum(axis=1),
+        smallest >= np.array([floors[run.n_clusters] for run in runs]),
     )
 
 
-def size_floors(setting: int | None, rows: int, clusters: int) -> tuple[float, float]:
-    """Sizes that the smallest cluster must reach for the first and the second tier."""
-    if setting is None:
-        return rows / (3 * clusters), rows / (10 * clusters)
-    return float(setting), float(setting)
+def _size_floors(sample: Tensor, plan: Plan, generator: Generator) -> dict[int, float]:
+    """Smallest share of the rows that a cluster should have, for each number of clusters.
+
+    By default half of an equal share, since silhouettes favour one large cluster and a few outliers; but no more
+    than the smallest cluster of k-means, since then small clusters are really there.
+    """
+    counts = sorted({run.n_clusters for run in plan.runs})
+    if plan.min_cluster_size is not None:
+        return dict.fromkeys(counts, plan.min_cluster_size / len(sample))
+    return {clusters: min(1.0 / (2 * clusters), _smallest_share(sample, clusters, generator)) for clusters in counts}
+
+
+def _smallest_share(sample: Tensor, clusters: int, generator: Generator) -> float:
+    centres = lloyd(sample, spread_start(sample, K_MEANS_STARTS, clusters, generator))
+    scores = centres.square().sum(dim=2, keepdim=True) - 2.0 * centres @ sample.T
+    nearest, labels = scores.min(dim=1)
+    sizes = torch.bincount(labels[int(nearest.sum(dim=1).argmin())], minlength=clusters)
+    return float(sizes[sizes > 0].min()) / len(sample)
 
 
 def _verdict(
@@ -264,7 +270,7 @@ def _verdict(
     ks = sorted({run.n_clusters for run in plan.runs})
     if len(ks) > 1:
         text += f"; k was chosen from {ks[0]} to {ks[-1]} by that rule"
-    if scores.tier[chosen] == 2:
+    if not scores.large_enough[chosen]:
         text += "; no run kept every cluster above the smallest size that was asked for"
     return text
 

@@ -335,8 +335,7 @@ class ClamModel(ClusterModel[PointBatch]):
         """Eq. 1, 10 or 12 at each point, under the first run."""
         v = self.enter(v)
         logits = self._logits(v.expand(self.config.n_runs, *v.shape))[0]
-        energies: Tensor = torch.logsumexp(logits, dim=1) / -self.beta[0]
-        return energies
+        return torch.div(torch.logsumexp(logits, dim=1), -self.beta[0])
 
     @torch.no_grad()
     def entropy(self, x: Float[Tensor, "N D"]) -> Float[Tensor, " N"]:

@@ -1,5 +1,6 @@
 """``coterie cluster``: read, fit, write, and tell."""
 
+import math
 import re
 import time
 from typing import Any, Literal
@@ -35,6 +36,11 @@ def run(request: ClusterRequest) -> None:
         loaded = load(request.reading)
     features, truth = loaded.chosen.features, loaded.chosen.truth
     _check_pixels(image, features)
+    if n_clusters != "auto" and n_clusters > features.n_rows:
+        raise InputError(
+            f"{n_clusters} clusters were asked for (-k), and {loaded.source.name} has {features.n_rows} rows; "
+            "ask for fewer clusters"
+        )
     known, groups, truth_notes = known_groups(truth, str(loaded.chosen.truth_name))
     with narrator.training("Clustering") as on_progress:
         model = estimator(n_clusters, scaling=request.scaling, random_state=request.seed, on_progress=on_progress)
@@ -50,7 +56,8 @@ def run(request: ClusterRequest) -> None:
         sizes=cluster_sizes(model.labels_, model.n_clusters_),
         seconds=seconds,
         traits=traits,
-        silhouette=model.silhouette_,
+        # It needs two clusters, and one that has more than one row.
+        silhouette=model.silhouette_ if 1 < model.n_clusters_ < features.n_rows else math.nan,
         scores={} if truth is None else scores_against(groups, model.labels_[known]),
         notes=(*features.notes, *model.table_.notes, *model.notes_, *truth_notes),
         files=outputs.files,

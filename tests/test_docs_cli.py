@@ -1,0 +1,37 @@
+"""The page about the command says what the command does."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from coterie.__main__ import main
+from coterie.cli import app
+
+_PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
+_HELP = dict(re.findall(r"<!-- help: (.*?) -->\n```text\n(.*?)```\n", _PAGE, flags=re.DOTALL))
+_SHELL = "".join(re.findall(r"```sh\n(.*?)```\n", _PAGE, flags=re.DOTALL)).splitlines()
+
+
+def test_every_command_has_its_help_on_the_page() -> None:
+    names = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
+    assert list(_HELP) == ["coterie", *(f"coterie {name}" for name in names)]
+
+
+@pytest.mark.parametrize("command", _HELP)
+def test_help_is_quoted_word_for_word(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*command.split()[1:], "--help"]) == 0
+    assert _HELP[command] == capsys.readouterr().out, f"quote the output of `{command} --help` in docs/cli.md"
+
+
+def test_commands_on_the_page_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in _SHELL:
+        program, *arguments = shlex.split(line)
+        assert program == "coterie"
+        assert main(arguments) == 0, line
+    assert (tmp_path / "predicted.csv").read_bytes() == (tmp_path / "wine_clusters.csv").read_bytes()
