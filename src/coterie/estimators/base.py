@@ -1,6 +1,8 @@
 """What all estimators share: tables in, labels out, files in between."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -10,6 +12,7 @@ import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import threadpool_limits
 from torch import Generator, Tensor
 
 from coterie import __version__
@@ -22,6 +25,22 @@ def generator_from(random_state: Any, device: torch.device) -> Generator:
     """A torch generator of its own, seeded from scikit-learn's idea of a random state; no global state is touched."""
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     return Generator(device=device).manual_seed(seed)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread of the processor, whatever is set outside.
+
+    The products here are many and small: threads would wait for each other most of the time (thirty times slower on a
+    busy machine of two cores), and sums split among threads would make results depend on their number.
+    """
+    before = torch.get_num_threads()
+    with threadpool_limits(limits=1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
 
 
 def device_from(name: str) -> torch.device:

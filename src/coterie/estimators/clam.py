@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.config import from_dict, to_dict
 from coterie.data.tables import Scaling
-from coterie.estimators.base import TrainedClusterer, generator_from, labels_to_numpy
+from coterie.estimators.base import TrainedClusterer, generator_from, labels_to_numpy, one_thread
 from coterie.estimators.clam_plan import batch_size_for, check_weight, make_plan
 from coterie.estimators.clam_search import Fill, Select, revive, search
 from coterie.models.clam import ClamConfig, ClamModel, Metric, Objective
@@ -202,6 +202,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         }
         return cls(n_clusters, **(published | parameters))
 
+    @one_thread()
     def fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn prototypes from the rows of X.
 
@@ -231,6 +232,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         self._describe(x)
         return self
 
+    @one_thread()
     def partial_fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Go on learning from more rows; the first call is a ``fit``, and fixes the columns and their scale.
 
@@ -259,6 +261,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         self._describe(x)
         return self
 
+    @one_thread()
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Clusters of the rows of X; equal to ``labels_`` on the rows of ``fit``.
 
@@ -270,6 +273,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         x = self._encode(X)
         return labels_to_numpy(self.model_.assign(x)[0])
 
+    @one_thread()
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Soft memberships (n, n_clusters_): softmax(-beta distance) where the prototypes' pull takes each row.
 
@@ -281,6 +285,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         x = self._encode(X)
         return _to_numpy(self.model_.cluster(x, generator_from(0, x.device)).probabilities)
 
+    @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """Distances (n, n_clusters_) of the rows from the prototypes, in the space in which these live.
 
@@ -293,6 +298,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         prototypes = self.model_.prototypes[0, : self.n_clusters_].detach()
         return _to_numpy(torch.cdist(self.model_.enter(x), prototypes))
 
+    @one_thread()
     def score(self, X: Any, y: None = None) -> float:
         """Negative mean distance of where the rows end from their prototype: the higher the better.
 
@@ -307,6 +313,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         nearest = [self.model_.final_distances(block)[0].amin(dim=1) for block in self.model_.blocks(x)]
         return -float(torch.cat(nearest).mean())
 
+    @one_thread()
     def energy(self, X: Any) -> npt.NDArray[np.float32]:
         """Energy (n,) of the associative memory at each row: low near prototypes (Eq. 1, 10, 12).
 
@@ -318,6 +325,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         x = self._encode(X)
         return _to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(x)]))
 
+    @one_thread()
     def entropy(self, X: Any) -> npt.NDArray[np.float32]:
         """Entropy (n,) of the pull on each row (Eq. 13): zero where one prototype alone attracts it.
 
@@ -329,6 +337,7 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         x = self._encode(X)
         return _to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(x)]))
 
+    @one_thread()
     def trajectories(self, X: Any) -> npt.NDArray[np.float64]:
         """Positions (steps + 1, n, n_encoded) that the pull takes the rows through, in the units of the input.
 

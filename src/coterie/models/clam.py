@@ -335,14 +335,15 @@ class ClamModel(ClusterModel[PointBatch]):
         """Eq. 1, 10 or 12 at each point, under the first run."""
         v = self.enter(v)
         logits = self._logits(v.expand(self.config.n_runs, *v.shape))[0]
-        return torch.div(torch.logsumexp(logits, dim=1), -self.beta[0])
+        return -torch.logsumexp(logits, dim=1) / self.beta[0]
 
     @torch.no_grad()
     def entropy(self, x: Float[Tensor, "N D"]) -> Float[Tensor, " N"]:
         """Eq. 13 at each point, under the first run: how undecided the pull on it is."""
         x = self.enter(x)
         pull = torch.softmax(self._logits(x.expand(self.config.n_runs, *x.shape))[0], dim=1)
-        return torch.special.entr(pull).sum(dim=1)
+        entropies: Tensor = torch.special.entr(pull).sum(dim=1)
+        return entropies
 
     @torch.no_grad()
     def trajectories(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "T N D"]:
