@@ -131,7 +131,7 @@ def median_of_seeds(records: Sequence[Record], data: str) -> str:
     found = [
         score
         for record in records
-        if (record.data, record.method) == (data, "kmeans") and (score := record.metrics["silhouette"]) is not None
+        if (record.data, record.method) == (data, "kmeans") and (score := record.metrics.get("silhouette")) is not None
     ]
     if not found:
         return "-"

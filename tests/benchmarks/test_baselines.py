@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from benchmarks.quality import baselines, clam_baselines, clam_data, dec
-from benchmarks.quality.records import Experiment, LabelledTable, Labels, Results, best_record, read_records
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from benchmarks.quality import baselines, clam_baselines, clam_data, dec
+from benchmarks.quality.records import Experiment, LabelledTable, Labels, Results, best_record, read_records
 from coterie.errors import InputError
 
 needs_data = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from coterie.config import from_dict, to_dict
 from coterie.data.tables import Scaling
 from coterie.estimators.base import TrainedClusterer, generator_from, labels_to_numpy, one_thread
 from coterie.estimators.clam_plan import batch_size_for, check_weight, make_plan
-from coterie.estimators.clam_search import Fill, Select, revive, search
+from coterie.estimators.clam_search import Fill, Select, search, settle
 from coterie.models.clam import ClamConfig, ClamModel, Metric, Objective
 from coterie.training import Progress, TrainConfig, point_batches, train
 
@@ -227,8 +227,8 @@ class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-
         )
         self.runs_, self.notes_ = found.runs, found.notes
         self.silhouette_ = next(run["silhouette"] for run in found.runs if run["chosen"])
-        self.model_, revived = revive(found.model, x, plan)
-        self.notes_ += revived
+        self.model_, afterthoughts = settle(found, x, plan)
+        self.notes_ += afterthoughts
         self._describe(x)
         return self
 

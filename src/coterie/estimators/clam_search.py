@@ -23,7 +23,7 @@ Fill = Literal["mean", "min", "max"]
 Select = Literal["silhouette", "loss"]
 
 STARTS = ("k-means", "k-means++", "data", "normal", "spread")
-SPREAD_POWERS = (2.0, 4.0, 16.0)
+SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)
 """Exponents that the "spread" starts take in turn, from nearly k-means++ to nearly farthest-point."""
 SAMPLE_ROWS = 20_000
 """Rows that starts are drawn from, and that the first round of halving sees."""
@@ -87,9 +87,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The chosen run as a model of its own, and the account of all."""
+    """The runs that were trained to the end, which of them was chosen, and the account of all."""
 
-    model: ClamModel
+    finalists: ClamModel
+    chosen: int
     runs: list[dict[str, object]]
     notes: tuple[str, ...]
 
@@ -143,7 +144,7 @@ def search(
     rows, epochs, _ = rounds[-1]
     notes.append(_verdict(len(runs), epochs, chosen, runs, scores, plan, len(judged), len(x)))
     account = [_describe(run, scores, i, chosen=i == chosen) for i, run in enumerate(runs)]
-    return Found(model.take(torch.tensor([chosen], device=x.device)), account, tuple(notes))
+    return Found(model, chosen, account, tuple(notes))
 
 
 def build(sample: Tensor, plan: Plan, generator: Generator) -> ClamModel:
@@ -303,13 +304,14 @@ def grid(
 
 
 @torch.no_grad()
-def revive(model: ClamModel, x: Tensor, plan: Plan) -> tuple[ClamModel, tuple[str, ...]]:
-    """Order the clusters of a one-run model by size; where none may be empty, bring dead prototypes back first.
+def settle(found: Found, x: Tensor, plan: Plan) -> tuple[ClamModel, tuple[str, ...]]:
+    """The chosen run as a model of its own, its clusters ordered by size; where none may be empty, none is.
 
     A dead prototype is put on the row that ends farthest from its own, and beta is doubled, since a large enough one
     gives every prototype at least the rows on top of it.
     """
     notes: tuple[str, ...] = ()
+    model = found.finalists.take(torch.tensor([found.chosen], device=x.device))
     wanted = int(model.present[0].sum())
     sizes = _sizes(model, x)
     tries = 0
@@ -320,14 +322,14 @@ def revive(model: ClamModel, x: Tensor, plan: Plan) -> tuple[ClamModel, tuple[st
             model.prototypes[0, dead] = model.enter(x[distances.amin(dim=1).argmax()].unsqueeze(0))[0]
         model.beta *= 2.0
         sizes = _sizes(model, x)
-    found = int((sizes > 0).sum())
+    alive = int((sizes > 0).sum())
     if tries:
         notes = (f"prototypes that owned no row were put on rows far from the others, in {tries} rounds",)
-    if found < wanted:
-        notes += (f"{wanted - found} of {wanted} prototypes own no row and are not counted as clusters",)
+    if alive < wanted:
+        notes += (f"{wanted - alive} of {wanted} prototypes own no row and are not counted as clusters",)
     order = torch.argsort(sizes, descending=True, stable=True).unsqueeze(0)
     ordered = model.take(torch.zeros(1, dtype=torch.long, device=x.device), order)
-    ordered.occupied.copy_(torch.arange(len(sizes), device=x.device) < found)
+    ordered.occupied.copy_(torch.arange(len(sizes), device=x.device) < alive)
     return ordered, notes
 
 

@@ -95,7 +95,7 @@ class ClamModel(ClusterModel[PointBatch]):
         """Eq. 9 (or Eq. 8) of all runs, summed: no run's gradient depends on another's."""
         x = self.enter(batch.x)
         weight = torch.ones_like(x[:, 0]) if batch.weight is None else batch.weight
-        per_run = self.row_losses(x, generator) @ weight / weight.sum()
+        per_run = self.row_losses(x, generator) @ weight / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
         self._batch_loss = per_run.detach()
         self._ends_epoch = batch.ends_epoch
         self._before_step = [value.detach().clone() for value in self._learned()]
@@ -168,7 +168,7 @@ class ClamModel(ClusterModel[PointBatch]):
         features = self.config.n_features
         shape = (-(-rows // self._rows_per_mask(rows)), features)
         device = self.prototypes.device
-        hidden = torch.zeros(len(rates), *shape, device=device)
+        hidden = torch.zeros(len(rates), *shape, device=device, dtype=self.prototypes.dtype)
         if self.config.legacy_mask and features > 1:
             draws = torch.randint(1, features, shape, generator=generator, device=device)
             for mask, rate in zip(hidden, rates.tolist(), strict=True):

@@ -1,0 +1,35 @@
+"""Cluster a table from a file, say what was found, and write a report about it."""
+
+from pathlib import Path
+
+import numpy as np
+
+from coterie import ClAM
+from coterie.data.datasets import example_path
+from coterie.data.files import read_table
+from coterie.data.tables import choose_columns
+from coterie.metrics import adjusted_rand_index
+from coterie.report import render_report
+
+
+def main() -> None:
+    # Any file will do: read_table("customers.csv"). The known groups are set aside, for comparison only.
+    chosen = choose_columns(read_table(example_path("wine")), truth="cultivar")
+    model = ClAM(random_state=0).fit(chosen.features)
+
+    print(f"{model.n_clusters_} clusters of {np.bincount(model.labels_).tolist()} rows")
+    for note in (*model.table_.notes, *model.notes_):
+        print(f"- {note}")
+    if chosen.truth is not None:
+        print(f"agreement with the known groups (ARI): {adjusted_rand_index(chosen.truth, model.labels_):.2f}")
+
+    least_sure = np.argsort(model.probabilities_.max(axis=1))[:3]
+    print(f"the rows that could most easily be elsewhere: {(least_sure + 1).tolist()}")
+
+    page = render_report(model, chosen.features, title="Wines", source="wine.csv", truth=chosen.truth)
+    Path("wine.html").write_text(page, encoding="utf-8")
+    print("wrote wine.html")
+
+
+if __name__ == "__main__":
+    main()

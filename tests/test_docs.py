@@ -1,0 +1,159 @@
+"""What the pages show runs, what they name exists, and what they link to is there."""
+
+import re
+import runpy
+import shlex
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from coterie.__main__ import main
+
+_ROOT = Path(__file__).parents[1]
+_SOURCE = _ROOT / "src" / "coterie"
+_PAGES = [*sorted(_ROOT.glob("*.md")), *sorted(_ROOT.glob("docs/**/*.md"))]
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+_LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+_REFERENCE = re.compile(r"`((?:\w+/)*\w+\.py)::([\w.]+)`")
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(_ROOT))
+
+
+def _blocks(page: Path, language: str) -> list[str]:
+    return [text for kind, text in _FENCE.findall(page.read_text(encoding="utf-8")) if kind == language]
+
+
+def _commands(page: Path) -> list[str]:
+    """Lines that install and run something, line by line."""
+    return "".join(_blocks(page, "sh")).splitlines()
+
+
+def _with_blocks(language: str, *patterns: str) -> list[Path]:
+    pages = [page for pattern in patterns for page in sorted(_ROOT.glob(pattern))]
+    return [page for page in pages if _blocks(page, language)]
+
+
+@pytest.mark.parametrize("page", _with_blocks("sh", "README.md", "docs/start.md", "docs/methods/*.md"), ids=_name)
+def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    for part in [part for line in _commands(page) for part in line.split(" && ")]:
+        program, *arguments = shlex.split(part)
+        assert program in {"pip", "pytest", "coterie"}
+        if program == "coterie":
+            assert main(arguments) == 0, part
+
+
+def test_output_in_the_readme_is_what_the_command_prints(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    readme = _ROOT / "README.md"
+    command = next(part for part in _commands(readme)[0].split(" && ") if part.startswith("coterie "))
+    assert main(shlex.split(command)[1:]) == 0
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    shown = _blocks(readme, "text")[0].splitlines()
+    assert [_NUMBER.sub("#", line) for line in printed] == [_NUMBER.sub("#", line) for line in shown]
+    # Another processor may round otherwise, which can move a row or two.
+    numbers = [[float(number) for line in lines for number in _NUMBER.findall(line)] for lines in (printed, shown)]
+    assert numbers[0] == pytest.approx(numbers[1], rel=0.05)
+
+
+@pytest.mark.parametrize("page", _with_blocks("python", "README.md", "docs/start.md", "docs/methods/*.md"), ids=_name)
+def test_python_on_the_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "page.py"
+    program.write_text("\n".join(_blocks(page, "python")), encoding="utf-8")
+    runpy.run_path(str(program))
+
+
+@pytest.mark.parametrize("example", sorted(_ROOT.glob("examples/*.py")), ids=_name)
+def test_example_is_short_and_runs(
+    example: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(example.read_text(encoding="utf-8").splitlines()) < 60
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path(str(example), run_name="__main__")
+    assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", _PAGES, ids=_name)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    broken = []
+    for link in _LINK.findall(text):
+        if re.match(r"https?:|mailto:", link):
+            continue
+        path, _, heading = link.partition("#")
+        target = page.parent / path if path else page
+        if not target.exists() or (heading and heading not in _headings(target)):
+            broken.append(link)
+    assert not broken
+
+
+def _headings(page: Path) -> set[str]:
+    """Return the names that a page's headings are linked to by."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [page for page in _PAGES if _REFERENCE.search(page.read_text("utf-8"))], ids=_name)
+def test_code_that_a_page_names_exists(page: Path) -> None:
+    for file, name in _REFERENCE.findall(page.read_text(encoding="utf-8")):
+        assert (_SOURCE / file).is_file(), file
+        found: object = import_module(
+            ".".join(["coterie", *Path(file).with_suffix("").parts]).removesuffix(".__init__")
+        )
+        for part in name.split("."):
+            found = getattr(found, part)
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = _ROOT / "docs" / "README.md"
+    linked = {(index.parent / link).resolve() for link in _LINK.findall(index.read_text(encoding="utf-8"))}
+    missing = [_name(page) for page in _ROOT.glob("docs/**/*.md") if page not in {index, *linked}]
+    assert not missing
+
+
+def test_map_has_every_module_and_no_other() -> None:
+    page = next(text for text in _blocks(_ROOT / "docs" / "architecture.md", "text") if text.startswith("src/coterie/"))
+    drawn, folder = set(), ""
+    for line in page.split("benchmarks/quality/")[0].splitlines()[1:]:
+        indent, entry = len(line) - len(line.lstrip()), line.split()[0]
+        if indent == 2:
+            folder = entry if entry.endswith("/") else ""
+        if entry.endswith(".py"):
+            drawn.add(f"{folder}{entry}")
+    modules = {str(path.relative_to(_SOURCE)) for path in _SOURCE.rglob("*.py")}
+    # What most folders' __init__.py says is said beside the folder's own name.
+    quiet = {module for module in modules - drawn if module.endswith("/__init__.py")}
+    assert drawn == modules - quiet
+
+
+def test_layers_on_the_page_are_those_that_are_checked() -> None:
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    assert f"\n{' > '.join(layers)}\n" in (_ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_continuous_integration_does_what_the_readme_and_make_do() -> None:
+    script = (_ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    cluster_line, test_line = _commands(_ROOT / "README.md")
+    assert test_line in script
+    assert all(part in script for part in cluster_line.split(" && "))
+    makefile = (_ROOT / "Makefile").read_text(encoding="utf-8")
+    gates = re.search(r"^lint:\n((?:\t.+\n)+)", makefile, flags=re.MULTILINE)
+    assert gates is not None
+    assert [line for line in gates[1].split("\n\t") if f"\n{line.strip()}\n" not in script] == []
+
+
+def test_make_targets_that_pages_name_exist() -> None:
+    targets = set(re.findall(r"^(\w+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE))
+    named = {name for page in _PAGES for name in re.findall(r"`make (\w+)`", page.read_text(encoding="utf-8"))}
+    assert named <= targets
