@@ -90,7 +90,9 @@ def test_an_altered_tensor_is_noticed(saved: Path) -> None:
         load_checkpoint(saved)
 
 
-@pytest.mark.parametrize("changes", [{"card": '{"method": "other"}'}, {"sha256": "0" * 64}, {"sha256": None}, {"card": None}])
+@pytest.mark.parametrize(
+    "changes", [{"card": '{"method": "other"}'}, {"sha256": "0" * 64}, {"sha256": None}, {"card": None}]
+)
 def test_an_altered_header_is_noticed(saved: Path, changes: dict[str, str | None]) -> None:
     rewrite_header(saved, **changes)
     with pytest.raises(WeightsError, match="checksum"):

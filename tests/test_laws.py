@@ -115,9 +115,7 @@ def test_same_seed_same_result(case: Case) -> None:
     first, second = learn(case), learn(case)
     for name, value in first.state_dict().items():
         assert torch.equal(value, second.state_dict()[name]), name
-    assert torch.equal(
-        first.cluster(case.points, seeded(4)).labels, second.cluster(case.points, seeded(4)).labels
-    )
+    assert torch.equal(first.cluster(case.points, seeded(4)).labels, second.cluster(case.points, seeded(4)).labels)
 
 
 @pytest.mark.usefixtures("untouched_random_state")

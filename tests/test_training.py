@@ -154,6 +154,8 @@ def test_every_epoch_sees_every_row_once(count: int, batch_size: int, per_epoch:
 
 
 def test_epochs_are_shuffled_anew() -> None:
-    orders = [b.index.tolist() for b in point_batches(torch.zeros(30, 1), batch_size=30, epochs=2, generator=generator())]
+    orders = [
+        b.index.tolist() for b in point_batches(torch.zeros(30, 1), batch_size=30, epochs=2, generator=generator())
+    ]
     assert orders[0] != orders[1]
     assert next(iter(point_batches(torch.zeros(3, 1), batch_size=3, epochs=1, generator=generator()))).weight is None

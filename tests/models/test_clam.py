@@ -265,7 +265,9 @@ def test_entropy_is_zero_where_one_prototype_alone_attracts() -> None:
     memories = torch.tensor([[0.0, 0.0], [10.0, 0.0]]).double()
     model = with_memories(memories, 2.0)
     entropies = model.entropy(torch.tensor([[0.0, 0.0], [5.0, 0.0], [10.0, 0.0]]).double())
-    torch.testing.assert_close(entropies, torch.tensor([0.0, 2.0, 0.0]).double().clamp_max(1.0) * torch.tensor(2.0).log())
+    torch.testing.assert_close(
+        entropies, torch.tensor([0.0, 2.0, 0.0]).double().clamp_max(1.0) * torch.tensor(2.0).log()
+    )
 
 
 def test_energy_at_a_lone_prototype() -> None:

@@ -32,7 +32,9 @@ def make_model(*, runs: int = 3, features: int = 5, **settings: Any) -> ClamMode
     return model
 
 
-def learn(model: ClamModel, x: Tensor, *, epochs: int = 4, schedule: Any = "cosine", weight: Tensor | None = None) -> None:
+def learn(
+    model: ClamModel, x: Tensor, *, epochs: int = 4, schedule: Any = "cosine", weight: Tensor | None = None
+) -> None:
     batches = point_batches(x, batch_size=16, epochs=epochs, generator=seeded(4), weight=weight)
     steps = epochs * -(-len(x) // 16)
     train(model, batches, TrainConfig(steps, learning_rate=1.0, schedule=schedule), generator=seeded(5))

@@ -23,6 +23,8 @@ from coterie.errors import InputError, WeightsError
 
 def generator_from(random_state: Any, device: torch.device) -> Generator:
     """A torch generator of its own, seeded from scikit-learn's idea of a random state; no global state is touched."""
+    if random_state is None:  # for which scikit-learn would take numpy's global state
+        random_state = np.random.RandomState()
     seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     return Generator(device=device).manual_seed(seed)
 
@@ -49,7 +51,7 @@ def device_from(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         return torch.device(name)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
 
 

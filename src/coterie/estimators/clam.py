@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
 from coterie.config import from_dict, to_dict
@@ -19,7 +19,7 @@ from coterie.models.clam import ClamConfig, ClamModel, Metric, Objective
 from coterie.training import Progress, TrainConfig, point_batches, train
 
 
-class ClAM(TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-learn is untyped
     """Clustering with associative memories.
 
     Prototypes attract points step by step; they are learned by hiding features and completing them from what is left.

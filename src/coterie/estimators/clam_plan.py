@@ -1,7 +1,7 @@
 """From the parameters of the ClAM estimator to a checked plan of runs."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import cycle, islice
 from numbers import Integral, Real
 from typing import Any
@@ -37,8 +37,8 @@ def make_plan(parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> 
     clusters = _cluster_counts(parameters, len(x))
     rows, features = x.shape
     fills = parameters["fill"]
-    fills = [fills] if isinstance(fills, str) else list(fills)
-    for fill in fills:
+    fills = list(fills) if isinstance(fills, Sequence) and not isinstance(fills, str) else [fills]
+    for fill in fills or [()]:
         _choice("fill", fill, ("mean", "min", "max"))
     metric = parameters["metric"]
     whitening = _whitening(x) if metric == "mahalanobis" else None
@@ -144,6 +144,8 @@ def _mean_distance(x: Tensor, metric: str) -> float:
 
 def _whitening(x: Tensor) -> Tensor:
     """Symmetric square root of the precision of the rows, by Ledoit and Wolf's shrunk covariance."""
+    if len(x) == 1:  # which has no covariance
+        return torch.eye(x.shape[1], device=x.device)
     covariance, _ = ledoit_wolf(x.cpu().numpy().astype(np.float64))
     values, vectors = np.linalg.eigh(covariance)
     root = vectors / np.sqrt(np.maximum(values, 1e-12)) @ vectors.T
@@ -169,7 +171,7 @@ def _given_weights(weights: Any, clusters: Sequence[int], x: Tensor) -> Tensor |
         _choice("prototype_weights", weights, ("learned",))
         return None
     values = np.asarray(weights, dtype=np.float32)
-    if values.shape != (max(clusters),) or not (values > 0).all():
+    if values.shape != (max(clusters),) or not ((values > 0) & np.isfinite(values)).all():
         raise InputError(f"prototype_weights must be {max(clusters)} positive numbers, one a cluster; got {weights!r}.")
     return torch.from_numpy(values).to(x.device)
 
@@ -194,7 +196,7 @@ def _minimum(value: Any) -> int | None:
 
 
 def _numbers(name: str, values: Any, *, low: float, high: float = math.inf) -> list[float]:
-    numbers = [values] if isinstance(values, Real) else list(values)
+    numbers = list(values) if isinstance(values, Iterable) else [values]
     if not numbers or not all(isinstance(number, Real) and low < float(number) < high for number in numbers):
         upper = "" if math.isinf(high) else f" and below {high:g}"
         raise InputError(f"{name} must be one or several numbers above {low:g}{upper}; got {values!r}.")
