@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 import torch
 from hypothesis import settings
+from sklearn.utils import check_random_state
 
 settings.register_profile("coterie", deadline=None, max_examples=25)
 settings.load_profile("coterie")
@@ -17,11 +18,11 @@ settings.load_profile("coterie")
 def untouched_random_state() -> Iterator[None]:
     """Fail the test if it moved the global random state of torch, numpy or Python."""
     torch_before, python_before = torch.get_rng_state(), random.getstate()
-    numpy_before = np.random.get_state(legacy=False)
+    numpy_before = check_random_state(np.random).get_state(legacy=False)
     yield
     assert torch.equal(torch.get_rng_state(), torch_before), "torch's global random state was moved"
     assert random.getstate() == python_before, "Python's global random state was moved"
-    numpy_after = np.random.get_state(legacy=False)
+    numpy_after = check_random_state(np.random).get_state(legacy=False)
     np.testing.assert_equal(numpy_after, numpy_before, "numpy's global random state was moved")
 
 

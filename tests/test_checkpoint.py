@@ -115,7 +115,7 @@ def test_appended_bytes_are_refused(saved: Path) -> None:
 
 def test_a_newer_version_is_refused(saved: Path) -> None:
     rewrite_header(saved, format_version="2")
-    with pytest.raises(WeightsError, match="format version 2.*reads 1.*Install"):
+    with pytest.raises(WeightsError, match=r"format version 2.*reads 1.*Install"):
         load_checkpoint(saved)
 
 
@@ -152,7 +152,7 @@ def test_estimators_refuse_files_of_other_methods(tmp_path: Path) -> None:
     save_checkpoint(path, {}, {"method": "dream"}, force=False)
     with pytest.raises(WeightsError, match="'dream', not 'clam'"):
         ClAM.load(path)
-    with pytest.raises(WeightsError, match="unknown method 'dream'.*clam"):
+    with pytest.raises(WeightsError, match=r"unknown method 'dream'.*clam"):
         load_model(path)
 
 

@@ -13,7 +13,7 @@ import torch
 from sklearn.metrics import adjusted_rand_score
 
 from coterie import ClAM
-from coterie.errors import CoterieError, InputError
+from coterie.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 METRICS = ["euclidean", "cosine", "manhattan", "mahalanobis"]
@@ -132,7 +132,7 @@ def test_huge_and_tiny_values(size: float, scaling: str) -> None:
 
 @pytest.mark.parametrize("scaling", ["robust", "standard"])
 def test_one_huge_value_among_others(scaling: str) -> None:
-    X, truth = two_groups()
+    X, _ = two_groups()
     X[0, 0] = 1e300
     model = quick(scaling=scaling, min_cluster_size=5).fit(X)
     assert_sound(model, X, 50)
@@ -140,20 +140,20 @@ def test_one_huge_value_among_others(scaling: str) -> None:
 
 
 def test_huge_values_cannot_go_unscaled() -> None:
-    with pytest.raises(InputError, match="1e\\+300.*'robust'"):
+    with pytest.raises(InputError, match=r"1e\+300.*'robust'"):
         quick(scaling="none").fit(np.array([[1e300, 1.0], [2.0, 3.0]]))
 
 
-@pytest.mark.parametrize("size", [1e10, 1e18, 1e25])
-def test_unscaled_values_whose_squares_overflow_are_refused_or_clustered(size: float) -> None:
+def test_unscaled_values_whose_squares_overflow_are_refused() -> None:
+    with pytest.raises(InputError, match="cannot be used unscaled"):
+        quick(scaling="none").fit(two_groups()[0] * 1e25)
+
+
+def test_large_unscaled_values() -> None:
     X, truth = two_groups()
-    try:
-        model = quick(scaling="none").fit(X * size)
-    except CoterieError as error:
-        assert "scal" in str(error)  # says what to do
-    else:
-        assert_sound(model, X * size, 50)
-        np.testing.assert_array_equal(model.labels_, truth)
+    model = quick(scaling="none").fit(X * 1e10)
+    assert_sound(model, X * 1e10, 50)
+    np.testing.assert_array_equal(model.labels_, truth)
 
 
 @pytest.mark.parametrize("offset", [0.0, 2000.0, 1e5])
@@ -184,7 +184,7 @@ def test_many_more_columns_than_rows(metric: str) -> None:
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_constant_columns_change_nothing(metric: str) -> None:
-    X, truth = two_groups()
+    X, _ = two_groups()
     padded = np.column_stack([np.full(50, 3.0), X, np.zeros(50)])
     model = quick(metric=metric).fit(padded)
     assert_sound(model, padded, 50)
@@ -250,8 +250,8 @@ def as_frame(make: Callable[..., Any]) -> Callable[[Floats], Any]:
         lambda X: X.astype(object),
         np.ma.masked_invalid,
     ],
-    ids=["pandas", "polars", "pyarrow", "torch", "torch with gradient", "list", "fortran", "strided", "object", "masked"],
-)  # fmt: skip
+    ids=["pandas", "polars", "pyarrow", "torch", "torch in a graph", "list", "fortran", "strided", "object", "masked"],
+)
 def test_every_kind_of_table_gives_the_same_labels(convert: Callable[[Floats], Any]) -> None:
     X, _ = two_groups()
     X[4, 1] = np.nan

@@ -133,8 +133,9 @@ def test_clustering_changes_no_parameter(case: Case) -> None:
 
 def test_saved_and_loaded_models_are_equal(case: Case, tmp_path: Path) -> None:
     model = learn(case)
+    config: Any = model.config
     path = tmp_path / "model.safetensors"
-    save_checkpoint(path, model.state_dict(), {"config": to_dict(model.config)}, force=False)
+    save_checkpoint(path, model.state_dict(), {"config": to_dict(config)}, force=False)
     tensors, card = load_checkpoint(path)
     loaded = type(model)(from_dict(model.Config, card["config"]))
     loaded.load_state_dict(tensors)

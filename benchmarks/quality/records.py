@@ -143,6 +143,7 @@ class Results:
 
     path: Path
     suite: str
+    keep_labels: bool = True
     _keys: set[str] = field(default_factory=set, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -180,7 +181,8 @@ class Results:
         for seed, labels in zip(pending, partitions, strict=True):
             record = replace(blank, seed=seed, metrics=table.metrics(labels), seconds=seconds)
             # Labels before the line: if we stop between the two, the run is simply done again.
-            self._keep_if_best(record, labels)
+            if self.keep_labels:
+                self._keep_if_best(record, labels)
             self.append(record)
             added.append(record)
         return added

@@ -126,10 +126,13 @@ def test_good_parameters_are_taken(name: str, value: Any) -> None:
 
 
 def test_several_values_make_several_runs() -> None:
-    model = ClAM(
-        3, beta=[0.5, 1.0], learning_rate=(0.1, 0.2), mask_rate=[0.2, 0.4], fill=("mean", "max"), n_restarts=2, epochs=1,
-        halving=False,
-    ).fit(ROWS)  # fmt: skip
+    grid: dict[str, Any] = {
+        "beta": [0.5, 1.0],
+        "learning_rate": (0.1, 0.2),
+        "mask_rate": [0.2, 0.4],
+        "fill": ("mean", "max"),
+    }
+    model = ClAM(3, **grid, n_restarts=2, epochs=1, halving=False).fit(ROWS)
     assert len(model.runs_) == 2**5
     assert len({tuple(run[key] for key in ("beta", "rate", "mask_rate", "fill")) for run in model.runs_}) == 2**4
 

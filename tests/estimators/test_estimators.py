@@ -26,7 +26,7 @@ def expected_failures(estimator: TrainedClusterer) -> dict[str, str]:
     return EXPECTED_FAILURES[estimator.method]
 
 
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn is untyped
     [ESTIMATORS[name](**settings) for name, settings in FAST.items()], expected_failed_checks=expected_failures
 )
 def test_scikit_learn_checks(estimator: TrainedClusterer, check: Any) -> None:

@@ -238,8 +238,8 @@ def test_scaling_data_and_beta_together_changes_no_label(scale: float) -> None:
     x = normal(60, 5, seed=5)
     labels = model.assign(x)
     with torch.no_grad():
-        model.prototypes *= scale
-        model.beta /= scale**2
+        model.prototypes.mul_(scale)
+        model.beta.div_(scale**2)
     assert torch.equal(model.assign(scale * x), labels)
 
 

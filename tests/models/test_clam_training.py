@@ -122,7 +122,7 @@ def test_masks_hide_the_wanted_share_and_at_least_one_feature(rate: float) -> No
     model.mask_rate.fill_(rate)
     hidden = model._draw_masks(2000, seeded())
     assert hidden.shape == (1, 2000, 40)
-    assert set(hidden.unique().tolist()) == {0.0, 1.0}
+    assert set(hidden.flatten().tolist()) == {0.0, 1.0}
     assert (hidden.sum(dim=2) >= 1).all()
     assert float(hidden.mean()) == pytest.approx(rate, abs=0.01)
 
@@ -211,6 +211,19 @@ def test_weights_of_the_best_epoch_come_back_too() -> None:
         model.after_step()
     model.restore_best()
     assert (model.log_weights == 0).all()
+
+
+def test_the_best_epoch_is_looked_for_anew_in_each_round() -> None:
+    """A later round sees more rows, so that all of its sums may be larger than those of an earlier one."""
+    model = make_model(runs=2, plateau=True)
+    end_epoch(model, (1.0, 1.0))
+    model = model.take(torch.tensor([1]))
+    for epoch, loss in enumerate((5.0, 4.0, 6.0)):
+        with torch.no_grad():
+            model.prototypes.fill_(epoch)
+        end_epoch(model, (loss,))
+    model.restore_best()
+    assert (model.prototypes == 1).all()
 
 
 def test_taking_runs_keeps_all_that_belongs_to_them() -> None:

@@ -1,5 +1,7 @@
 """Where prototypes begin."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -106,10 +108,11 @@ def test_lloyd_leaves_an_empty_cluster_where_it_is() -> None:
 @pytest.mark.usefixtures("untouched_random_state")
 def test_same_seed_same_start() -> None:
     x = rows(30)
-    for draw in (
+    draws: list[Callable[[int], Tensor]] = [
         lambda seed: normal_start(2, 3, 4, generator(seed)),
         lambda seed: data_start(x, 2, 3, generator(seed)),
         lambda seed: spread_start(x, 2, 3, generator(seed)),
-    ):
+    ]
+    for draw in draws:
         assert torch.equal(draw(1), draw(1))
         assert not torch.equal(draw(1), draw(2))

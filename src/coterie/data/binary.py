@@ -22,7 +22,7 @@ def _read_npy(path: Path) -> Table:
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise TableError(f"{path.name} is not a plain .npy array: {error}") from error
+        raise TableError(f"{path.name} is not a plain .npy array of numbers; save it with numpy.save") from error
     return _unnamed(array, path.name)
 
 
@@ -31,7 +31,7 @@ def _read_npz(path: Path) -> Table:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise TableError(f"{path.name} is not a plain .npz archive: {error}") from error
+        raise TableError(f"{path.name} is not a plain .npz archive; save it with numpy.savez") from error
     return _from_arrays(arrays, path.name)
 
 

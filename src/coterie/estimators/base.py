@@ -104,6 +104,7 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
             "coterie": __version__,
             "encoder": self.table_.to_card(),
             "n_features_in": self.n_features_in_,
+            "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_plain(value)},
             **card,
         }
         save_checkpoint(path, tensors, card, force=force)
@@ -124,7 +125,7 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
                 "Use coterie.estimators.load_model, which takes any."
             )
         try:
-            estimator = cls()
+            estimator = cls(**{name: _as_given(value) for name, value in card["parameters"].items()})
             estimator.table_ = TableEncoder.from_card(card["encoder"])
             estimator.n_features_in_ = int(card["n_features_in"])
             if estimator.table_.named:
@@ -164,3 +165,14 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
 def labels_to_numpy(labels: Tensor) -> npt.NDArray[np.int64]:
     """Labels as scikit-learn wants them."""
     return labels.cpu().numpy().astype(np.int64)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether JSON can hold a parameter; arrays, random generators and functions are not written."""
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return value is None or isinstance(value, str | int | float)
+
+
+def _as_given(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value

@@ -16,7 +16,11 @@ from coterie.estimators.base import TrainedClusterer, generator_from, labels_to_
 from coterie.estimators.clam_plan import batch_size_for, check_weight, make_plan
 from coterie.estimators.clam_search import Fill, Select, search, settle
 from coterie.models.clam import ClamConfig, ClamModel, Metric, Objective
+from coterie.ops.partition import cluster_means
 from coterie.training import Progress, TrainConfig, point_batches, train
+
+STREAM_RATE = 0.2
+"""Share of the chosen run's learning rate that ``partial_fit`` begins with."""
 
 
 class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-learn is untyped
@@ -90,9 +94,9 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
     probabilities_ : array (n, n_clusters_)
         Soft memberships of the rows of ``fit``.
     cluster_centers_ : array (n_clusters_, n_encoded)
-        Prototypes in the units of the input; one column per entry of ``table_.features``.
+        Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
     prototypes_ : array (n_clusters_, n_encoded)
-        Prototypes in the encoded space.
+        Prototypes, in the encoded space. They overshoot the means: a point never quite reaches its prototype.
     beta_ : float
         Inverse temperature of the chosen run.
     silhouette_ : float
@@ -255,7 +259,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             point_batches(
                 x, batch_size=batch_size, epochs=2, generator=generator, weight=check_weight(sample_weight, x)
             ),
-            TrainConfig(steps=2 * math.ceil(len(x) / batch_size), learning_rate=1.0, schedule="constant", warmup=5),
+            TrainConfig(steps=2 * math.ceil(len(x) / batch_size), learning_rate=STREAM_RATE, warmup=5),
             generator=generator,
         )
         self._describe(x)
@@ -355,13 +359,14 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
         clustering = self.model_.cluster(x, generator_from(0, x.device))
         self.labels_ = labels_to_numpy(clustering.labels)
         self.probabilities_ = _to_numpy(clustering.probabilities)
+        self._means = cluster_means(x, clustering.labels, clustering.n_clusters)
         self._describe_model()
 
     def _describe_model(self) -> None:
         self.n_clusters_ = int(self.model_.occupied[0].sum())
         self.beta_ = float(self.model_.beta[0])
         self.prototypes_ = _to_numpy(self.model_.leave(self.model_.prototypes[0, : self.n_clusters_].detach()))
-        self.cluster_centers_ = self.table_.inverse(self.prototypes_)
+        self.cluster_centers_ = self.table_.inverse(_to_numpy(self._means))
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
         self._n_features_out = self.n_clusters_
 
@@ -373,16 +378,16 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             "runs": self.runs_,
             "notes": self.notes_,
         }
-        return self.model_.state_dict(), card
+        return {**self.model_.state_dict(), "means": self._means}, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
         self.model_ = ClamModel(from_dict(ClamConfig, card["model"]))
+        self._means = tensors.pop("means")
         self.model_.load_state_dict(tensors)
         self.model_.history = [torch.tensor([loss]) for loss in card["loss"]]
         self.silhouette_ = card["silhouette"]
         self.runs_ = card["runs"]
         self.notes_ = tuple(card["notes"])
-        self.n_clusters = int(self.model_.occupied[0].sum())
         self._describe_model()
 
 
