@@ -134,7 +134,8 @@ def train_pool(table: LabelledTable, estimators: Sequence[ClAM], seed: int) -> P
 
 
 def grid_estimators(table: LabelledTable, grid: Grid, variant: dict[str, Any]) -> list[ClAM]:
-    """One estimator per kind of start; each trains all its runs as one tensor program."""
+    """Every kind of start, in blocks of restarts that fit the processor's cache; a block is one tensor program."""
+    block_size = 10 if table.X.shape[1] < 200 else 3
     spread = float(np.square(table.X - table.X.mean(axis=0)).sum(axis=1).mean())
     return [
         ClAM(
@@ -142,7 +143,7 @@ def grid_estimators(table: LabelledTable, grid: Grid, variant: dict[str, Any]) -
             beta=[beta / spread for beta in grid.relative_betas],
             learning_rate=grid.rates,
             init=start,
-            n_restarts=count,
+            n_restarts=min(block_size, count - first),
             min_cluster_size=0,
             steps=grid.steps,
             epochs=grid.epochs,
@@ -151,6 +152,7 @@ def grid_estimators(table: LabelledTable, grid: Grid, variant: dict[str, Any]) -
             **variant,
         )
         for start, count in grid.restarts
+        for first in range(0, count, block_size)
     ]
 
 

@@ -80,10 +80,7 @@ def test_header_and_delimiter_can_be_given() -> None:
 
 def test_every_type_of_column() -> None:
     table = read_text(
-        "n,text,day,flag,gap\n"
-        "1,red,2020-01-01,true,NA\n"
-        "?,  blue ,2020-01-02T12:30:00Z,false,\n"
-        "-,N/A,,true,null\n"
+        "n,text,day,flag,gap\n1,red,2020-01-01,true,NA\n?,  blue ,2020-01-02T12:30:00Z,false,\n-,N/A,,true,null\n"
     )
     assert table.kinds == ("number", "category", "date", "boolean", "number")
     assert values(table, "n")[0] == 1.0
@@ -116,9 +113,7 @@ def test_as_text_keeps_ids_as_written() -> None:
     assert values(table, "id") == ["007", "008"]
 
 
-@pytest.mark.parametrize(
-    "data", ["name,x\nJosé,1\nZoë,2\n".encode("latin-1"), "name,x\nJosé,1\n".encode("utf-16")]
-)
+@pytest.mark.parametrize("data", ["name,x\nJosé,1\nZoë,2\n".encode("latin-1"), "name,x\nJosé,1\n".encode("utf-16")])
 def test_other_encodings_are_noted(data: bytes) -> None:
     table = read_text(data)
     assert values(table, "name")[0] == "José"

@@ -55,19 +55,25 @@ def test_memberships(fitted: ClAM, blobs: Blobs) -> None:
     np.testing.assert_array_equal(memberships, fitted.probabilities_)
 
 
-def test_centres_are_in_the_units_of_the_input(blobs: Blobs) -> None:
+def test_centres_are_the_means_in_the_units_of_the_input(fitted: ClAM, blobs: Blobs) -> None:
     X, truth = blobs
-    model = quick(beta=20.0, objective="unmasked", epochs=40, scaling="standard").fit(X)
     means = np.stack([X[truth == k].mean(axis=0) for k in range(3)])
-    assert np.abs((model.cluster_centers_ - means) / X.std(axis=0)).max() < 0.15
-    np.testing.assert_allclose(model.table_.inverse(model.prototypes_), model.cluster_centers_)
+    np.testing.assert_allclose(fitted.cluster_centers_, means, rtol=1e-3, atol=1e-3 * X.std())
 
 
-def test_masked_centres_are_nearest_to_their_rows(fitted: ClAM, blobs: Blobs) -> None:
+def test_prototypes_of_the_unmasked_objective_are_near_the_means(blobs: Blobs) -> None:
+    X, _ = blobs
+    model = quick(beta=20.0, objective="unmasked", epochs=40, scaling="standard").fit(X)
+    gaps = (model.table_.inverse(model.prototypes_) - model.cluster_centers_) / X.std(axis=0)
+    assert np.abs(gaps).max() < 0.15
+
+
+def test_masked_prototypes_are_nearest_to_their_rows(fitted: ClAM, blobs: Blobs) -> None:
     """Prototypes of the masked objective overshoot, since a completed feature keeps a part of its fill value."""
     X, truth = blobs
     means = np.stack([X[truth == k].mean(axis=0) for k in range(3)])
-    distances = np.linalg.norm((fitted.cluster_centers_[:, None] - means) / X.std(axis=0), axis=2)
+    prototypes = fitted.table_.inverse(fitted.prototypes_)
+    distances = np.linalg.norm((prototypes[:, None] - means) / X.std(axis=0), axis=2)
     assert distances.argmin(axis=1).tolist() == [0, 1, 2]
 
 

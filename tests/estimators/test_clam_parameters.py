@@ -111,7 +111,6 @@ def test_given_starts_need_a_number_of_clusters() -> None:
         ("scaling", "none"),
         ("batch_size", 1000),
         ("steps", 1),
-        ("legacy_mask", True),
         ("plateau", True),
         ("device", "cpu"),
     ],
@@ -123,6 +122,11 @@ def test_good_parameters_are_taken(name: str, value: Any) -> None:
     assert np.isfinite(model.cluster_centers_).all()
     assert model.n_clusters_ == (value if name == "n_clusters" else 3)
     np.testing.assert_array_equal(model.predict(ROWS), model.labels_)
+
+
+def test_legacy_masks_that_would_hide_nothing_are_refused() -> None:
+    with pytest.raises(InputError, match="mask_rate"):
+        ClAM(3, legacy_mask=True, mask_rate=0.1, epochs=2).fit(ROWS)
 
 
 def test_several_values_make_several_runs() -> None:

@@ -23,7 +23,7 @@ __all__ = ["ChosenColumns", "Feature", "Scaling", "Table", "TableEncoder", "as_t
 
 Scaling: TypeAlias = Literal["robust", "standard", "none"]
 _SCALINGS = ("robust", "standard", "none")
-_LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
+_LARGEST_UNSCALED = 1e15  # as far as `limit` lets scaled ones go: squares must stay finite in float32
 
 
 @final
@@ -108,7 +108,7 @@ class TableEncoder:
             raise TableError(f"every value of every column is missing in {table.source}; there is nothing to cluster")
         as_is = self.scaling == "none"
         if as_is:
-            _refuse_beyond_float32(summary.largest.max(initial=0.0))
+            _refuse_too_large(summary.largest.max(initial=0.0))
         numbers = NumberColumns(
             positions=tuple(positions[i] for i in kept_numbers),
             kinds=tuple(kinds[positions[i]] for i in kept_numbers),
@@ -130,7 +130,7 @@ class TableEncoder:
             block = _number_block(table, numbers.positions)
             for rows, z in scaled_rows(block, fill, centre, scale, self._compressed):
                 if self.scaling == "none":
-                    _refuse_beyond_float32(np.abs(z).max(initial=0.0))
+                    _refuse_too_large(np.abs(z).max(initial=0.0))
                 encoded[rows, self._number_slots] = z if self.scaling == "none" else limit(z)
         for category, start in self._category_slots:
             encoded[:, start : start + len(category.levels)] = category.encode(table.column(category.position))
@@ -282,6 +282,6 @@ def _as_floats(column: Array) -> npt.NDArray[np.float64]:
     return seconds
 
 
-def _refuse_beyond_float32(largest: float) -> None:
-    if largest > _LARGEST_FLOAT32:
+def _refuse_too_large(largest: float) -> None:
+    if largest > _LARGEST_UNSCALED:
         raise TableError(f"a value as large as {largest:g} cannot be used unscaled; use the scaling 'robust'")

@@ -25,7 +25,12 @@ def generator_from(random_state: Any, device: torch.device) -> Generator:
     """A torch generator of its own, seeded from scikit-learn's idea of a random state; no global state is touched."""
     if random_state is None:  # for which scikit-learn would take numpy's global state
         random_state = np.random.RandomState()
-    seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    try:
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise InputError(
+            f"random_state must be a whole number, a RandomState or None; got {random_state!r}."
+        ) from error
     return Generator(device=device).manual_seed(seed)
 
 

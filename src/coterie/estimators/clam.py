@@ -221,17 +221,18 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
         """
         x = self._fit_encoder(X)
         weight = check_weight(sample_weight, x)
-        plan = make_plan(self.get_params(deep=False), x, self.table_)
+        rows = x if weight is None else x[weight > 0]
+        plan = make_plan(self.get_params(deep=False), rows, self.table_)
         found = search(
-            x,
+            rows,
             plan,
             generator=generator_from(self.random_state, x.device),
-            weight=weight,
+            weight=None if weight is None else weight[weight > 0],
             on_progress=self.on_progress,
         )
         self.runs_, self.notes_ = found.runs, found.notes
-        self.silhouette_ = next(run["silhouette"] for run in found.runs if run["chosen"])
-        self.model_, afterthoughts = settle(found, x, plan)
+        self.silhouette_ = float(str(found.runs[found.chosen]["silhouette"]))
+        self.model_, afterthoughts = settle(found, rows, plan)
         self.notes_ += afterthoughts
         self._describe(x)
         return self
@@ -299,7 +300,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             Rows with the columns of ``fit``.
         """
         x = self._encode(X)
-        prototypes = self.model_.prototypes[0, : self.n_clusters_].detach()
+        prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
         return _to_numpy(torch.cdist(self.model_.enter(x), prototypes))
 
     @one_thread()
@@ -365,7 +366,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
     def _describe_model(self) -> None:
         self.n_clusters_ = int(self.model_.occupied[0].sum())
         self.beta_ = float(self.model_.beta[0])
-        self.prototypes_ = _to_numpy(self.model_.leave(self.model_.prototypes[0, : self.n_clusters_].detach()))
+        self.prototypes_ = _to_numpy(self.model_.leave(self.model_.memories()[0, : self.n_clusters_].detach()))
         self.cluster_centers_ = self.table_.inverse(_to_numpy(self._means))
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
         self._n_features_out = self.n_clusters_

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from coterie.data.tables import TableEncoder, as_table
-from coterie.errors import InputError
+from coterie.errors import InputError, TableError
 from coterie.estimators.clam_search import STARTS, Plan, grid
 from coterie.models.clam import ClamConfig
 from coterie.training import TrainConfig
@@ -51,7 +51,11 @@ def make_plan(parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> 
         _numbers("mask_rate", parameters["mask_rate"], low=0.0, high=1.0),
         fills,
     )
-    given = isinstance(weights, str | None)
+    learned = isinstance(weights, str)
+    if parameters["legacy_mask"] and int(features * min(run.mask_rate for run in runs)) < 1:
+        raise InputError(
+            f"legacy_mask hides int({features} x mask_rate) features, which is none: raise mask_rate, or turn it off."
+        )
     return Plan(
         runs=runs,
         model=ClamConfig(
@@ -61,7 +65,7 @@ def make_plan(parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> 
             steps=_whole("steps", parameters["steps"]),
             metric=metric,
             objective=parameters["objective"],
-            weighting="equal" if weights is None else "learned" if given else "given",
+            weighting="equal" if weights is None else "learned" if learned else "given",
             rows_per_mask=1 if parameters["legacy_mask"] else 32,
             legacy_mask=parameters["legacy_mask"],
             plateau=parameters["plateau"],
@@ -95,7 +99,7 @@ def check_weight(sample_weight: npt.ArrayLike | None, x: Tensor) -> Tensor | Non
     """Row weights as a tensor; they must be as many as rows, not negative, and not all zero."""
     if sample_weight is None:
         return None
-    values = np.asarray(sample_weight, dtype=np.float32)
+    values = _floats("sample_weight", sample_weight)
     if values.shape != (len(x),):
         raise InputError(f"sample_weight.shape == {values.shape}, expected ({len(x)},): one weight for each row of X.")
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
@@ -155,13 +159,17 @@ def _whitening(x: Tensor) -> Tensor:
 def _given_start(init: Any, clusters: Sequence[int], x: Tensor, table: TableEncoder) -> Tensor | None:
     if isinstance(init, str):
         return None
-    start = as_table(init)
+    try:
+        start = as_table(init)
+        encoded = table.transform(start)
+    except TableError as error:
+        raise InputError(f"init cannot be used: {error}") from error
     if len(clusters) > 1 or start.n_rows != clusters[0]:
         raise InputError(
             f"init has {start.n_rows} rows; it needs one for each cluster, and a number for n_clusters "
             f"(now {clusters[0] if len(clusters) == 1 else 'auto'!r})."
         )
-    return torch.from_numpy(table.transform(start)).to(x.device)
+    return torch.from_numpy(encoded).to(x.device)
 
 
 def _given_weights(weights: Any, clusters: Sequence[int], x: Tensor) -> Tensor | None:
@@ -170,10 +178,17 @@ def _given_weights(weights: Any, clusters: Sequence[int], x: Tensor) -> Tensor |
     if isinstance(weights, str):
         _choice("prototype_weights", weights, ("learned",))
         return None
-    values = np.asarray(weights, dtype=np.float32)
+    values = _floats("prototype_weights", weights)
     if values.shape != (max(clusters),) or not ((values > 0) & np.isfinite(values)).all():
         raise InputError(f"prototype_weights must be {max(clusters)} positive numbers, one a cluster; got {weights!r}.")
     return torch.from_numpy(values).to(x.device)
+
+
+def _floats(name: str, values: Any) -> npt.NDArray[np.float32]:
+    try:
+        return np.asarray(values, dtype=np.float32)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{name} must be numbers; got {values!r}.") from error
 
 
 def _choice(name: str, value: Any, known: Sequence[str]) -> None:

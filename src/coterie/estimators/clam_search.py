@@ -152,6 +152,8 @@ def build(sample: Tensor, plan: Plan, generator: Generator) -> ClamModel:
     model = ClamModel(plan.model).to(sample.device)
     if plan.whitening is not None:
         model.whitening.copy_(plan.whitening)
+    if plan.model.metric != "cosine":
+        model.centre.copy_(sample.mean(dim=0))
     sample = model.enter(sample)
     fills = {"mean": sample.mean(dim=0), "min": sample.amin(dim=0), "max": sample.amax(dim=0)}
     with torch.no_grad():
@@ -231,7 +233,7 @@ def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, 
     smallest = np.where(found < wanted, 0, np.where(counts > 0, counts, len(judged)).min(axis=1)) / len(judged)
     return Scores(
         silhouettes(model.enter(judged).cpu().numpy(), labels),
-        model.history[-1].cpu().numpy(),
+        model.final_loss().cpu().numpy(),
         found,
         smallest >= np.array([floors[run.n_clusters] for run in runs]),
     )

@@ -66,6 +66,7 @@ class ClamModel(ClusterModel[PointBatch]):
     rate: Float[Tensor, " R"]
     mask_rate: Float[Tensor, " R"]
     fill: Float[Tensor, "R D"]
+    centre: Float[Tensor, " D"]
     whitening: Float[Tensor, "D D"]
 
     def __init__(self, config: ClamConfig) -> None:
@@ -80,6 +81,7 @@ class ClamModel(ClusterModel[PointBatch]):
         self.register_buffer("rate", torch.full((runs,), 0.1))
         self.register_buffer("mask_rate", torch.full((runs,), 0.15))
         self.register_buffer("fill", torch.zeros(runs, features))
+        self.register_buffer("centre", torch.zeros(features))  # else squares of far values would drown distances
         if config.metric == "mahalanobis":
             self.register_buffer("whitening", torch.eye(features))
         self.history: list[Tensor] = []
@@ -88,7 +90,8 @@ class ClamModel(ClusterModel[PointBatch]):
         self._batch_loss = torch.zeros(runs)
         self._epoch_loss = torch.zeros(runs)
         self._ends_epoch = False
-        self._best: Tensor | None = None
+        self._best: list[Tensor] = []
+        self._least = torch.full((runs,), torch.inf)
         self._stalled = torch.zeros(runs)
 
     def loss(self, batch: PointBatch, generator: Generator) -> Loss:
@@ -128,19 +131,24 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def restore_best(self) -> None:
         """Go back to the prototypes of each run's epoch of smallest loss, where these were kept."""
-        if self._best is not None:
-            with torch.no_grad():
-                self.prototypes.copy_(self._best)
+        with torch.no_grad():
+            for value, best in zip(self._learned(), self._best, strict=False):
+                value.copy_(best)
+
+    def final_loss(self) -> Float[Tensor, " R"]:
+        """Loss of each run's prototypes as they are: of the last epoch, or of the best where that was kept."""
+        return self._least if self.config.plateau else self.history[-1]
 
     def _learned(self) -> list[nn.Parameter]:
         return [value for value in (self.prototypes, self.log_weights) if value.requires_grad]
 
     def _keep_best(self) -> None:
-        if self._best is None:
-            self._best = self.prototypes.detach().clone()
-            return
-        improved = self.history[-1] < torch.stack(self.history[:-1]).amin(dim=0)
-        self._best[improved] = self.prototypes.detach()[improved]
+        if not self._best:
+            self._best = [value.detach().clone() for value in self._learned()]
+        improved = self.history[-1] < self._least
+        self._least = torch.minimum(self._least, self.history[-1])
+        for value, best in zip(self._learned(), self._best, strict=True):
+            best[improved] = value.detach()[improved]
 
     def _slow_down_stalled_runs(self) -> None:
         window = 10
@@ -234,15 +242,19 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def enter(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Take rows to the space in which the prototypes live."""
-        if self.config.metric == "mahalanobis":
-            return x @ self.whitening
-        return normalize(x, dim=1) if self.config.metric == "cosine" else x
+        if self.config.metric == "cosine":
+            return normalize(x, dim=1)
+        centred = x - self.centre
+        return centred @ self.whitening if self.config.metric == "mahalanobis" else centred
 
     def leave(self, v: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Take positions in that space back; the lengths that "cosine" forgets stay one."""
-        return torch.linalg.solve(self.whitening, v, left=False) if self.config.metric == "mahalanobis" else v
+        if self.config.metric == "mahalanobis":
+            v = torch.linalg.solve(self.whitening, v, left=False)
+        return v + self.centre
 
-    def _memories(self) -> Float[Tensor, "R K D"]:
+    def memories(self) -> Float[Tensor, "R K D"]:
+        """Prototypes as they attract: on the unit sphere, for "cosine"."""
         return normalize(self.prototypes, dim=2) if self.config.metric == "cosine" else self.prototypes
 
     def _products(self, points: Float[Tensor, "P G N D"]) -> Float[Tensor, "R G K N"]:
@@ -270,7 +282,7 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def _distances(self, v: Float[Tensor, "R N D"]) -> Float[Tensor, "R N K"]:
         """What the energy holds: |rho - v|^2, |rho - v|_1, or -<rho, v>."""
-        memories = self._memories()
+        memories = self.memories()
         if self.config.metric == "manhattan":
             return torch.cdist(v, memories, p=1.0)
         products = v @ memories.transpose(1, 2)
@@ -286,7 +298,7 @@ class ClamModel(ClusterModel[PointBatch]):
     def _iterates(self, start: Tensor, moving: Tensor | None = None) -> list[Tensor]:
         return descend(
             start,
-            self._memories(),
+            self.memories(),
             self._logits,
             self.config.steps,
             moving=moving,
@@ -327,7 +339,7 @@ class ClamModel(ClusterModel[PointBatch]):
             torch.cat(labels),
             clusters,
             torch.cat(memberships)[:, :clusters],
-            {"prototypes": self.leave(self._memories()[0, :clusters].detach())},
+            {"prototypes": self.leave(self.memories()[0, :clusters].detach())},
         )
 
     @torch.no_grad()
@@ -359,7 +371,9 @@ class ClamModel(ClusterModel[PointBatch]):
     def take(self, runs: Int[Tensor, " r"], order: Int[Tensor, "r K"] | None = None) -> "ClamModel":
         """Return a new model of some of the runs, each with its prototypes in the given order."""
         taken = ClamModel(replace(self.config, n_runs=len(runs)))
-        state = {name: value if name == "whitening" else value[runs] for name, value in self.state_dict().items()}
+        state = {
+            name: value if name in {"centre", "whitening"} else value[runs] for name, value in self.state_dict().items()
+        }
         if order is not None:
             for name in ("prototypes", "log_weights", "present", "occupied"):
                 index = order.unsqueeze(2).expand_as(state[name]) if name == "prototypes" else order

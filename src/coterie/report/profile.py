@@ -131,10 +131,10 @@ def describe_clusters(
     sizes = found.sizes
     top = found.top_membership
     traits = [_traits(found, statistics, cluster) for cluster in range(found.n_clusters)]
-    names = cluster_names(traits) if named else [f"cluster {i + 1}" for i in range(found.n_clusters)]
+    names = cluster_names(traits) if named else [f"cluster {i}" for i in range(found.n_clusters)]
     return tuple(
         ClusterProfile(
-            number=cluster + 1,
+            number=cluster,
             size=int(sizes[cluster]),
             share=sizes[cluster] / len(found.labels),
             name=names[cluster],

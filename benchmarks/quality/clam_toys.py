@@ -1,0 +1,272 @@
+"""Toy data of the ClAM paper (its Figures 1, 4, 11 to 13 and 15, Table 10) and what is found on them.
+
+The elongated clusters and the given memories are those of the authors' code. Runs are chosen without labels: by the
+silhouette under the Mahalanobis distance of all rows, as that code does, or by the loss.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from scipy.spatial.distance import cdist
+from sklearn.cluster import KMeans
+
+from benchmarks.quality import dec
+from benchmarks.quality.records import Floats, Labels, Record, Setting, current_commit, library_versions
+from coterie.data.tables import TableEncoder, as_table
+from coterie.estimators.clam import ClAM
+from coterie.estimators.clam_plan import make_plan
+from coterie.estimators.clam_search import search, settle
+from coterie.metrics import adjusted_rand_index, normalized_mutual_information, silhouettes
+from coterie.models.clam import ClamConfig, ClamModel
+
+SUITE: Final = "clam-figures"
+COVARIANCE: Final = ((0.0105, 0.01), (0.01, 0.0105))
+"""Of every elongated cluster: standard deviations 0.143 along the diagonal and 0.022 across."""
+OUTLIERS: Final = ((-0.05, -0.7), (0.1, 0.1), (0.3, -0.5))
+FIVE_MEMORIES: Final = ((0.1, 0.3), (0.2, 0.1), (0.4, 0.7), (0.6, 0.5), (0.9, 0.2))
+THREE_MEMORIES: Final = FIVE_MEMORIES[1:4]
+BETAS: Final = (2.5, 7.5, 15.0, 20.0, 37.5)
+"""Half of 5, 15, 30, 40 and 75, since the authors' code halves beta."""
+BASIN_STEPS: Final = 10
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Elongated clusters; outliers come last and have the label -1."""
+
+    name: str
+    X: Floats
+    y: Labels
+    n_clusters: int
+
+    @property
+    def inliers(self) -> npt.NDArray[np.bool_]:
+        """Rows that belong to a cluster."""
+        inside: npt.NDArray[np.bool_] = self.y >= 0
+        return inside
+
+    def with_outliers(self) -> "Toy":
+        """The same rows, followed by three far ones."""
+        y = np.concatenate([self.y, np.full(len(OUTLIERS), -1)])
+        return replace(self, name=f"{self.name}-outliers", X=np.vstack([self.X, OUTLIERS]), y=y)
+
+
+TOYS: Final = MappingProxyType(
+    {
+        "elongated-two": (((0.3, 0.6), (0.65, 0.6)), (275, 225)),
+        "elongated-three": (((0.2, 0.5), (0.5, 0.5), (0.8, 0.5)), (275, 125, 225)),
+        "elongated-triangle": (((0.3, 0.6), (0.45, 0.15), (0.65, 0.6)), (275, 125, 225)),
+    }
+)
+"""Means and sizes; the authors draw sizes from ranges of which these are the middles."""
+
+
+def elongated(name: str, seed: int) -> Toy:
+    """Draw one of `TOYS`."""
+    means, sizes = TOYS[name]
+    rng = np.random.default_rng(seed)
+    X = np.vstack([rng.multivariate_normal(mean, COVARIANCE, size) for mean, size in zip(means, sizes, strict=True)])
+    return Toy(name, X, np.repeat(np.arange(len(means)), sizes), len(means))
+
+
+def mahalanobis_silhouettes(X: Floats, labels: Labels) -> npt.NDArray[np.float64]:
+    """Silhouettes of partitions (R, N) where distances are those of the whitened rows."""
+    root = np.linalg.cholesky(np.linalg.inv(np.cov(X.T)))
+    return silhouettes(X @ root, labels)
+
+
+def memory_model(memories: Sequence[Sequence[float]], beta: float, steps: int = BASIN_STEPS) -> ClamModel:
+    """An associative memory with given memories, nothing learned."""
+    model = ClamModel(ClamConfig(n_features=len(memories[0]), n_prototypes=len(memories), steps=steps))
+    with torch.no_grad():
+        model.prototypes.copy_(torch.tensor(memories))
+        model.beta.fill_(beta)
+    return model
+
+
+def unit_grid(size: int) -> Floats:
+    """Points (size², 2) of a regular grid on the unit square, row by row from below."""
+    side = np.arange(size) / size
+    return np.stack(np.meshgrid(side, side), axis=-1).reshape(-1, 2)
+
+
+def basins(memories: Sequence[Sequence[float]], beta: float, size: int = 500) -> Labels:
+    """Memory (size, size) that each point of the grid is drawn to."""
+    points = torch.from_numpy(unit_grid(size).astype(np.float32))
+    drawn: Labels = memory_model(memories, beta).assign(points)[0].numpy().reshape(size, size)
+    return drawn
+
+
+def voronoi(memories: Sequence[Sequence[float]], size: int = 500) -> Labels:
+    """Memory (size, size) that is nearest to each point of the grid."""
+    nearest: Labels = cdist(unit_grid(size), np.asarray(memories)).argmin(axis=1).reshape(size, size)
+    return nearest
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A partition of a toy, and how it was found."""
+
+    method: str
+    labels: Labels
+    centres: Floats
+    settings: dict[str, Setting]
+    seconds: float
+
+
+# The authors' toy runs: no mask, 10 epochs, batches of 32, T = 10, random starts, and a grid of beta and rate.
+_AUTHORS: Final[dict[str, Any]] = {
+    "objective": "unmasked",
+    "scaling": "none",
+    "beta": (0.005, 0.05, 0.5, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0),
+    "learning_rate": (1e-3, 1e-2, 1e-1),
+    "steps": 10,
+    "epochs": 10,
+    "batch_size": 32,
+    "n_restarts": 20,
+    "init": "normal",
+}
+_WHITENED: Final[dict[str, Any]] = {
+    "objective": "unmasked",
+    "scaling": "none",
+    "metric": "mahalanobis",
+    "steps": 10,
+    "epochs": 30,
+    "batch_size": 32,
+}
+VARIANTS: Final = MappingProxyType(
+    {
+        "clam": (_AUTHORS, "silhouette"),
+        "clam-loss": (_AUTHORS, "loss"),
+        "clam-masked": ({**_AUTHORS, "objective": "masked"}, "silhouette"),
+        "clam-manhattan": ({**_AUTHORS, "metric": "manhattan"}, "silhouette"),
+        "clam-mahalanobis": (_WHITENED, "silhouette"),
+        "clam-mahalanobis-loss": (_WHITENED, "loss"),
+        "clam-nearest-truth": (_AUTHORS, "labels"),
+    }
+)
+"""Parameters, and how the best run is told. "labels" is no clustering: it says what was there to be chosen."""
+
+
+def solve_kmeans(toy: Toy, seed: int) -> Solution:
+    """k-means, the best inertia of many starts."""
+    began = time.perf_counter()
+    model = KMeans(toy.n_clusters, n_init=100, random_state=seed).fit(toy.X)
+    return Solution("kmeans", model.labels_, model.cluster_centers_, {"n_init": 100}, time.perf_counter() - began)
+
+
+def solve_dec(toy: Toy, seed: int) -> Solution:
+    """DEC's relaxation from the centres of k-means, its update interval chosen as ClAM's runs are."""
+    began = time.perf_counter()
+    z = torch.from_numpy(toy.X)
+    start = dec.mean_centres(z, solve_kmeans(toy, seed).labels).unsqueeze(0)
+    found = [dec.train(z, start, dec.DecConfig(interval, max_iter=2000))[0].numpy() for interval in dec.UPDATE_INTERVALS]
+    best = int(mahalanobis_silhouettes(toy.X, np.stack(found)).argmax())
+    settings: dict[str, Setting] = {"start": "kmeans", "update_interval": dec.UPDATE_INTERVALS[best], "max_iter": 2000}
+    centres = dec.mean_centres(z, found[best]).numpy()
+    return Solution("dec", found[best], centres, settings, time.perf_counter() - began)
+
+
+def solve_default(toy: Toy, seed: int) -> Solution:
+    """ClAM as it comes."""
+    began = time.perf_counter()
+    model = ClAM(toy.n_clusters, random_state=seed).fit(toy.X)
+    prototypes = model.table_.inverse(model.prototypes_)
+    return Solution("clam-default", model.labels_, prototypes, {"beta": model.beta_}, time.perf_counter() - began)
+
+
+def solve_clam(toy: Toy, seed: int, methods: Sequence[str]) -> list[Solution]:
+    """Some of `VARIANTS`; those with the same parameters choose from the same runs."""
+    solutions: list[Solution] = []
+    searches: dict[int, tuple[Any, Any, Any, float]] = {}
+    rows = as_table(toy.X)
+    encoder = TableEncoder("none").fit(rows)
+    x = torch.from_numpy(encoder.transform(rows))
+    for method in methods:
+        parameters, rule = VARIANTS[method]
+        if id(parameters) not in searches:
+            began = time.perf_counter()
+            estimator = ClAM(toy.n_clusters, min_cluster_size=0, halving=False, **parameters)
+            plan = make_plan(estimator.get_params(deep=False), x, encoder)
+            found = search(x, plan, generator=torch.Generator().manual_seed(seed))
+            searches[id(parameters)] = plan, found, found.finalists.assign(x).numpy(), time.perf_counter() - began
+        plan, found, labels, seconds = searches[id(parameters)]
+        chosen = _choose(toy, labels, np.array([run["loss"] for run in found.runs]), rule)
+        model, _ = settle(replace(found, chosen=chosen), x, plan)
+        run = found.runs[chosen]
+        settings: dict[str, Setting] = {
+            "rule": rule,
+            "runs": len(labels),
+            "objective": parameters["objective"],
+            "metric": parameters.get("metric", "euclidean"),
+            **{name: run[name] for name in ("beta", "rate", "start")},
+        }
+        prototypes = model.leave(model.prototypes[0].detach()).numpy()
+        solutions.append(Solution(method, model.assign(x)[0].numpy(), prototypes, settings, seconds))
+    return solutions
+
+
+def _choose(toy: Toy, labels: Labels, loss: Floats, rule: str) -> int:
+    """Best run; those with a cluster of less than half an equal share are passed over while there are others."""
+    sizes = (labels[:, :, None] == np.arange(toy.n_clusters)).sum(axis=1)
+    balanced = sizes.min(axis=1) >= len(toy.X) / (2 * toy.n_clusters)
+    if rule == "loss":
+        merit = -loss
+    elif rule == "labels":
+        merit = np.array([adjusted_rand_index(toy.y, partition) for partition in labels])
+    else:
+        merit = mahalanobis_silhouettes(toy.X, labels)
+    return int(np.lexsort((-merit, ~balanced))[0])
+
+
+def record_of(toy: Toy, solution: Solution, seed: int) -> Record:
+    """One line of the results; outliers count in no score."""
+    inside, X, y = toy.inliers, toy.X[toy.inliers], toy.y[toy.inliers]
+    labels = solution.labels[inside]
+    scores = {
+        "silhouette": silhouettes(X, labels[None])[0],
+        "silhouette_mahalanobis": mahalanobis_silhouettes(X, labels[None])[0],
+        "nmi": normalized_mutual_information(y, labels),
+        "ari": adjusted_rand_index(y, labels),
+    }
+    metrics = {name: round(float(score), 6) for name, score in scores.items()}
+    return new_record(toy.name, solution.method, seed, solution.settings, metrics, solution.seconds, toy)
+
+
+def truth_of(toy: Toy) -> Solution:
+    """The clusters that the rows were drawn from; outliers are a group of their own."""
+    means = np.stack([toy.X[toy.y == label].mean(axis=0) for label in range(toy.n_clusters)])
+    return Solution("truth", np.where(toy.inliers, toy.y, toy.n_clusters), means, {}, 0.0)
+
+
+def new_record(
+    data: str,
+    method: str,
+    seed: int,
+    settings: dict[str, Setting],
+    metrics: dict[str, Any],
+    seconds: float,
+    shape: Any,
+) -> Record:
+    """A record of this suite; `shape` is a toy or a table."""
+    n, d = shape.X.shape
+    return Record(
+        suite=SUITE,
+        data=data,
+        method=method,
+        seed=seed,
+        settings=settings,
+        metrics=metrics,
+        seconds=round(seconds, 4),
+        n=n,
+        d=d,
+        k=shape.n_clusters,
+        commit=current_commit(),
+        versions=library_versions(),
+    )
