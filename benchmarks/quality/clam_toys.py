@@ -166,7 +166,9 @@ def solve_dec(toy: Toy, seed: int) -> Solution:
     began = time.perf_counter()
     z = torch.from_numpy(toy.X)
     start = dec.mean_centres(z, solve_kmeans(toy, seed).labels).unsqueeze(0)
-    found = [dec.train(z, start, dec.DecConfig(interval, max_iter=2000))[0].numpy() for interval in dec.UPDATE_INTERVALS]
+    found = [
+        dec.train(z, start, dec.DecConfig(interval, max_iter=2000))[0].numpy() for interval in dec.UPDATE_INTERVALS
+    ]
     best = int(mahalanobis_silhouettes(toy.X, np.stack(found)).argmax())
     settings: dict[str, Setting] = {"start": "kmeans", "update_interval": dec.UPDATE_INTERVALS[best], "max_iter": 2000}
     centres = dec.mean_centres(z, found[best]).numpy()

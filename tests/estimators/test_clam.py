@@ -310,3 +310,11 @@ def test_the_run_of_least_loss_can_be_taken(blobs: Blobs) -> None:
 def test_new_rows_must_have_the_columns_of_fit(method: str, fitted: ClAM) -> None:
     with pytest.raises(ValueError, match=r"3 features.*expecting 4"):
         getattr(fitted, method)(np.zeros((2, 3)))
+
+
+def test_many_rows_are_sampled_for_the_first_round_only() -> None:
+    X = np.random.default_rng(0).normal(size=(30_000, 2)) + 6.0 * np.arange(30_000)[:, None] % 2
+    model = ClAM(2, random_state=0).fit(X)
+    assert "of 30,000 rows" in model.notes_[0]
+    assert len(model.labels_) == 30_000
+    np.testing.assert_array_equal(model.predict(X), model.labels_)

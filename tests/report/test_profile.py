@@ -131,7 +131,7 @@ def test_typical_row_is_nearest_to_the_prototype() -> None:
 def test_borderline_rows_are_those_with_the_smallest_lead() -> None:
     memberships = [[0.9, 0.1], [0.6, 0.4], [0.52, 0.48], [0.3, 0.7]]
     first, second = profiles_of(findings_of(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
-    assert [(row.row, row.other) for row in first.borderline] == [(2, 2), (1, 2)]
+    assert [(row.row, row.other) for row in first.borderline] == [(2, 1), (1, 1)]
     assert second.borderline == ()
 
 

@@ -133,7 +133,7 @@ def wine() -> Table:
 def test_wine_has_every_part() -> None:
     page = page_of(wine(), 3, truth=load_wine().target, seconds=1.5)
     structure = Structure(page)
-    parts = {"map", "sizes", "clusters", "cluster-1", "cluster-3", "heat", "certainty", "truth", "how"}
+    parts = {"map", "sizes", "clusters", "cluster-0", "cluster-2", "heat", "certainty", "truth", "how"}
     assert parts <= structure.ids()
     for words in (
         "178 rows fell into 3 clusters",
@@ -244,7 +244,7 @@ def test_thinning_is_stated_and_the_page_stays_small() -> None:
 def test_every_shape_gives_a_page(X: np.ndarray[Any, Any], k: int) -> None:
     page = page_of(as_table(X), k)
     structure = Structure(page)
-    assert f"cluster-{k}" in structure.ids()
+    assert f"cluster-{k - 1}" in structure.ids()
     assert "nan" not in re.sub(r"[a-z]+nan|nan[a-z]+", "", structure.text.lower())
     assert "NaN" not in json.dumps(points_of(page))
 

@@ -26,7 +26,9 @@ STARTS = ("k-means", "k-means++", "data", "normal", "spread")
 SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)
 """Exponents that the "spread" starts take in turn, from nearly k-means++ to nearly farthest-point."""
 SAMPLE_ROWS = 20_000
-"""Rows that starts are drawn from, and that the first round of halving sees."""
+"""Rows that starts are drawn from; the first round of halving sees no more."""
+FEWEST_ROWS = 2_500
+"""Rows that the first round of halving sees at least."""
 SELECTION_ROWS = 2_500
 """Rows on which silhouettes are compared."""
 K_MEANS_STARTS = 8
@@ -35,6 +37,8 @@ REVIVALS = 8
 """Rounds in which prototypes that own nothing are moved."""
 FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
 """Cells (rows x prototypes x runs x steps x epochs) of the two rounds; about a second each."""
+MOST_STEPS = (150, 450)
+"""Optimiser steps of the two rounds, after which more change little."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +120,9 @@ def search(
     kept = torch.arange(len(plan.runs), device=x.device)
     for number, (rows, epochs, survivors) in enumerate(rounds):
         last = number == len(rounds) - 1
-        seen, seen_weight = (
-            (x, weight) if rows == len(x) else (sample, None if weight is None else weight[order[:rows]])
-        )
+        # All rows, or those that the permutation has first.
+        seen = x if rows == len(x) else x[order[:rows]]
+        seen_weight = weight if weight is None or rows == len(x) else weight[order[:rows]]
         steps = _steps(rows, epochs, plan.batch_size)
         train(
             model,
@@ -199,12 +203,20 @@ def _rounds(rows: int, sample_rows: int, plan: Plan) -> list[tuple[int, int, int
     runs = len(plan.runs)
     row_cost = plan.model.n_prototypes * plan.model.steps
     if not plan.halving or runs < 8:
-        epochs = plan.epochs or _clip((FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs), 2, 100)
-        return [(rows, epochs, runs)]
+        affordable = (FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs)
+        return [(rows, plan.epochs or _epochs(affordable, rows, plan.batch_size, sum(MOST_STEPS)), runs)]
     survivors = _clip(SECOND_BUDGET / (row_cost * rows * 5), 2, runs // 4)
-    second = plan.epochs or _clip(SECOND_BUDGET / (row_cost * rows * survivors), 2, 60)
-    first = _clip(FIRST_BUDGET / (row_cost * sample_rows * runs), 3, max(3, second // 3))
-    return [(sample_rows, first, survivors), (rows, second, survivors)]
+    affordable = SECOND_BUDGET / (row_cost * rows * survivors)
+    second = plan.epochs or _epochs(affordable, rows, plan.batch_size, MOST_STEPS[1])
+    first_rows = _clip(FIRST_BUDGET / (row_cost * runs * 5), min(rows, FEWEST_ROWS), sample_rows)
+    affordable = FIRST_BUDGET / (row_cost * first_rows * runs)
+    first = min(_epochs(affordable, first_rows, plan.batch_size, MOST_STEPS[0]), max(3, second // 3))
+    return [(first_rows, first, survivors), (rows, second, survivors)]
+
+
+def _epochs(affordable: float, rows: int, batch_size: int, most_steps: int) -> int:
+    """Epochs that the budget pays for, at least two and at most 80, and no more steps than learning needs."""
+    return _clip(min(affordable, most_steps * batch_size / rows), 2, 80)
 
 
 def _clip(value: float, low: int, high: int) -> int:

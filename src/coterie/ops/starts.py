@@ -46,7 +46,7 @@ def lloyd(x: Tensor, centres: Tensor, steps: int = LLOYD_STEPS) -> Tensor:
     clusters = centres.shape[1]
     for _ in range(steps):
         scores = centres.square().sum(dim=2, keepdim=True) - 2.0 * centres @ x.T  # (R, K, N)
-        members = torch.nn.functional.one_hot(scores.argmin(dim=1), clusters).to(x.dtype)  # (R, N, K)
+        members = torch.nn.functional.one_hot(scores.min(dim=1).indices, clusters).to(x.dtype)  # (R, N, K)
         sizes = members.sum(dim=1).unsqueeze(2)
         means = members.transpose(1, 2) @ x / sizes.clamp_min(1.0)
         centres = torch.where(sizes > 0, means, centres)

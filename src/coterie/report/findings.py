@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.data.categories import MISSING_LEVEL
 from coterie.data.tables import Feature, Table, TableEncoder
 from coterie.errors import InputError
 from coterie.report.wording import number, percent, short_names, shorten
@@ -82,6 +83,24 @@ class Findings:
         return f"{column} = {shorten(str(feature.level), 24)}" if feature.kind == "category" else column
 
     @property
+    def places_by_column(self) -> dict[str, list[int]]:
+        """Return the places of the features that stand for each column: one, or one per level."""
+        places: dict[str, list[int]] = {}
+        for place, feature in enumerate(self.features):
+            places.setdefault(feature.column, []).append(place)
+        return places
+
+    @property
+    def unmirrored(self) -> frozenset[int]:
+        """Return the places of the features without one of any two levels, as it repeats the other reversed."""
+        kept = set(range(len(self.features)))
+        for places in self.places_by_column.values():
+            if len(places) == 2:
+                # Levels are sorted, so that the second is the telling one of no and yes, 0 and 1, false and true.
+                kept.remove(places[1 if self.features[places[1]].level == MISSING_LEVEL else 0])
+        return frozenset(kept)
+
+    @property
     def n_clusters(self) -> int:
         """Return how many clusters there are."""
         return len(self.prototypes)
@@ -139,7 +158,8 @@ def thinned(n: int, at_most: int) -> NDArray[np.int64]:
 def mean_text(feature: Feature, mean: float, spread: float) -> str:
     """Write a mean: a share for what is either so or not, otherwise in the units of the table."""
     if feature.kind in SHARES:
-        return percent(mean)
+        # Rounded, since the sums behind it leave a hair's breadth to none or all.
+        return percent(round(mean, 9))
     if feature.kind == "date":
         return _date(mean, "D" if spread > _DAY else "m")
     return number(mean)

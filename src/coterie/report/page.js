@@ -45,7 +45,7 @@
   const describe = ([x, y, cluster, membership, id, values]) => {
     tip.replaceChildren(
       line(`row ${id}`, "b"),
-      line(`cluster ${cluster + 1}, membership ${membership}`, "span"),
+      line(`cluster ${cluster}, membership ${membership}`, "span"),
       ...values.map((value, i) => {
         const entry = line("", "span");
         entry.append(line(columns[i], "i"), ` ${value}`);

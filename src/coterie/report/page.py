@@ -189,7 +189,9 @@ def _key_numbers(found: Findings, scores: Silhouettes | None) -> list[KeyNumber]
     if scores is not None:
         note = f"of {scores.drawn:,} rows picked at random" if scores.drawn < n else "from −1 to 1"
         facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
-    facts.append(KeyNumber("mean membership", percent(float(found.top_membership.mean())), "in the own cluster"))
+    facts.append(
+        KeyNumber("mean membership", percent(float(found.top_membership.mean(dtype=np.float64))), "in the own cluster")
+    )
     return facts
 
 

@@ -14,6 +14,7 @@ NOTABLE = 0.5
 # The rest's spread can be zero; a tenth of the whole spread keeps the effect finite.
 _SMALLEST_SPREAD = 0.1
 _LEVELS_PER_COLUMN = 2
+_MOST_TRAITS = 12
 
 
 @dataclass(frozen=True)
@@ -149,42 +150,43 @@ def describe_clusters(
 
 def _traits(found: Findings, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
     """Return the features that set a cluster apart, the strongest first, few of any one column."""
-    effects = statistics.effects[cluster]
-    taken: dict[str, int] = {}
-    traits: list[Trait] = []
-    for place in np.argsort(-np.abs(effects), kind="stable").tolist():
-        feature = found.features[place]
-        if abs(effects[place]) < NOTABLE / 2 or len(traits) == 12:
-            break
-        if taken.get(feature.column, 0) == _LEVELS_PER_COLUMN:
-            continue
-        taken[feature.column] = taken.get(feature.column, 0) + 1
-        traits.append(
-            Trait(
-                column=feature.column,
-                label=found.label(place),
-                effect=float(effects[place]),
-                inside=mean_text(feature, float(statistics.means[cluster, place]), float(statistics.spread[place])),
-                overall=mean_text(feature, float(statistics.overall[place]), float(statistics.spread[place])),
-                word=_word(
-                    feature,
-                    found.short[feature.column],
-                    float(effects[place]),
-                    float(statistics.means[cluster, place]),
-                ),
-            )
+    effects, means = statistics.effects[cluster], statistics.means[cluster]
+    told = [place for places in found.places_by_column.values() for place in _told_levels(places, effects, means)]
+    notable = [place for place in told if abs(effects[place]) >= NOTABLE / 2]
+    return [
+        Trait(
+            column=feature.column,
+            label=found.label(place),
+            effect=float(effects[place]),
+            inside=mean_text(feature, float(means[place]), float(statistics.spread[place])),
+            overall=mean_text(feature, float(statistics.overall[place]), float(statistics.spread[place])),
+            word=_word(feature, found.short[feature.column], float(effects[place]), float(means[place])),
         )
-    return traits
+        for place in sorted(notable, key=lambda place: -abs(effects[place]))[:_MOST_TRAITS]
+        for feature in (found.features[place],)
+    ]
+
+
+def _told_levels(places: list[int], effects: NDArray[np.float64], means: NDArray[np.float64]) -> list[int]:
+    """Choose the features to tell of one column: of two levels the prevailing one, of more the strongest."""
+    if len(places) == 2:
+        return [max(places, key=lambda place: (means[place], effects[place]))]
+    # What a cluster has says more than what it lacks.
+    return sorted(places, key=lambda place: (effects[place] < NOTABLE, -abs(effects[place])))[:_LEVELS_PER_COLUMN]
 
 
 def _word(feature: Feature, column: str, effect: float, mean: float) -> str:
     if feature.kind == "category":
-        level = shorten(str(feature.level), 20)
-        if effect < 0:
-            return f"not {column} {level}" if mean < 0.02 else f"seldom {column} {level}"
-        return f"{column} {level}" if mean > 0.5 else f"more {column} {level}"
+        named = f"{column} {shorten(str(feature.level), 20)}"
+        if effect > 0:
+            return named if mean >= 0.5 else f"more {named}"
+        if mean >= 0.5:
+            return f"less {named}"
+        return f"not {named}" if mean < 0.02 else f"seldom {named}"
     if feature.kind == "boolean":
-        return column if effect > 0 else f"not {column}"
+        if effect > 0:
+            return column if mean >= 0.5 else f"more {column}"
+        return f"not {column}" if mean <= 0.5 else f"less {column}"
     if feature.kind == "date":
         return f"late {column}" if effect > 0 else f"early {column}"
     return f"high {column}" if effect > 0 else f"low {column}"
@@ -209,11 +211,14 @@ def cluster_names(traits: list[list[Trait]], *, longest: int = 4) -> list[str]:
 
 
 def _words_of_different_columns(traits: list[Trait]) -> list[str]:
+    """Return a word for each column, the strongest first; of a category the level that is frequent here."""
     notable = [trait for trait in traits if abs(trait.effect) >= NOTABLE]
-    strongest: dict[str, str] = {}
+    frequent = {trait.column for trait in notable if trait.effect > 0}
+    words: dict[str, str] = {}
     for trait in notable:
-        strongest.setdefault(trait.column, trait.word)
-    return list(strongest.values())
+        if trait.effect > 0 or trait.column not in frequent:
+            words.setdefault(trait.column, trait.word)
+    return list(words.values())
 
 
 def _typical(found: Findings, cluster: int) -> int:
@@ -237,7 +242,7 @@ def _borderline(found: Findings, cluster: int, at_most: int) -> tuple[Borderline
     there = elsewhere.max(axis=1, initial=-1.0)
     order = np.argsort(here - there, kind="stable")[:at_most]
     nearest = [int(i) for i in order if there[i] >= here[i] / 2]
-    return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]) + 1, float(there[i])) for i in nearest)
+    return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]), float(there[i])) for i in nearest)
 
 
 def telling_features(statistics: FeatureStatistics, at_most: int) -> NDArray[np.int64]:

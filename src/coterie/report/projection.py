@@ -138,8 +138,8 @@ def _principal_plane(found: Findings, rows: NDArray[np.int64]) -> _Projection:
 
 
 def _axis_title(found: Findings, loadings: NDArray[np.float64], share: float, place: int) -> str:
-    strongest = np.argsort(-np.abs(loadings), kind="stable")[:_LOADINGS]
-    words = [f"{'+' if loadings[i] > 0 else '−'} {found.label(int(i))}" for i in strongest if abs(loadings[i]) > 1e-6]
+    strongest = sorted(found.unmirrored, key=lambda place: (-abs(loadings[place]), place))[:_LOADINGS]
+    words = [f"{'+' if loadings[i] > 0 else '−'} {found.label(i)}" for i in strongest if abs(loadings[i]) > 1e-6]
     return f"Axis {place}, {percent(share)} of variance: {', '.join(words)}"
 
 

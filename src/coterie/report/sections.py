@@ -175,8 +175,10 @@ def row_texts(found: Findings, columns: Sequence[str], row: int) -> list[str]:
 
 def heat_map(found: Findings, statistics: FeatureStatistics) -> ShadedTable | None:
     """Return clusters against the columns that tell them apart best; None if there is nothing to tell."""
-    places = telling_features(statistics, HEAT_COLUMNS)
-    if found.n_clusters < 2 or not len(places):
+    distinct = found.unmirrored
+    telling = telling_features(statistics, len(found.features)).tolist()
+    places = [place for place in telling if place in distinct][:HEAT_COLUMNS]
+    if found.n_clusters < 2 or not places:
         return None
     z = statistics.z_scores
     rows = tuple(
@@ -195,9 +197,9 @@ def heat_map(found: Findings, statistics: FeatureStatistics) -> ShadedTable | No
                 for cluster in range(found.n_clusters)
             ),
         )
-        for place in places.tolist()
+        for place in places
     )
-    total = len(found.features)
+    total = len(distinct)
     shown = (
         f"Of {total:,} columns and levels, the {len(places)} that tell the clusters apart best are shown."
         if len(places) < total

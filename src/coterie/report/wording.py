@@ -24,6 +24,8 @@ def percent(share: float) -> str:
     """Write a share as a percentage; never round something to nothing, or less than all to all."""
     if not math.isfinite(share):
         return "–"
+    # A difference of sums may end a hair below zero, which would be written as -0%.
+    share = max(0.0, share)
     if 0 < share < 0.01:
         return "<1%"
     if 0.99 < share < 1:
