@@ -17,6 +17,7 @@ from coterie.report.profile import (
     feature_statistics,
     telling_features,
 )
+from coterie.report.sections import heat_map
 from coterie.report.wording import enumeration, name_parts, number, percent, short_names, shorten
 
 
@@ -108,8 +109,41 @@ def test_categories_are_told_by_their_shares() -> None:
     trait = first.traits[0]
     assert (trait.label, trait.inside, trait.overall) == ("colour = red", "100%", "50%")
     assert trait.effect == pytest.approx(np.pi)
-    assert "not colour red" in second.name
+    assert second.name == "colour blue"
     assert cell_text(table, 0, 4) == "missing"
+
+
+def test_of_two_levels_the_prevailing_one_is_told() -> None:
+    member = np.array([*["yes"] * 10, *["no"] * 9, "yes"], dtype=object)
+    found = findings_of(Table(("member", "size"), (member, np.arange(20.0) % 10)), [0] * 10 + [1] * 10)
+    first, second = profiles_of(found)
+    assert [profile.name for profile in (first, second)] == ["member yes", "member no"]
+    assert [(t.label, t.inside) for t in (*first.traits, *second.traits)] == [
+        ("member = yes", "100%"),
+        ("member = no", "90%"),
+    ]
+    assert [found.label(place) for place in sorted(found.unmirrored)] == ["member = yes", "size"]
+    heat = heat_map(found, feature_statistics(found))
+    assert heat is not None
+    assert [row.label for row in heat.rows] == ["member = yes"]
+
+
+def test_a_prevailing_level_that_is_rarer_than_elsewhere_is_said_to_be_less() -> None:
+    member = np.array([*["no"] * 20, *["no"] * 6, *["yes"] * 4], dtype=object)
+    table = Table(("member", "size"), (member, np.arange(30.0) % 10))
+    assert profiles_of(findings_of(table, [0] * 20 + [1] * 10))[1].name == "less member no"
+    booleans = Table(("member", "size"), (member == "yes", np.arange(30.0) % 10))
+    names = [profile.name for profile in profiles_of(findings_of(booleans, [0] * 20 + [1] * 10))]
+    assert names == ["not member", "more member"]
+
+
+def test_names_prefer_a_frequent_level_to_one_that_is_lacking() -> None:
+    city = np.array([*["Oslo", "Lima", "Oslo", "Kyiv"] * 3, *["Rome"] * 9, "Oslo", "Lima", "Kyiv"], dtype=object)
+    table = Table(("city", "size"), (city, np.arange(24.0) % 12))
+    first, second = profiles_of(findings_of(table, [0] * 12 + [1] * 12))
+    assert [profile.name for profile in (first, second)] == ["city Oslo", "city Rome"]
+    assert first.traits[0].label == "city = Rome"
+    assert [(t.label, t.inside) for t in second.traits] == [("city = Rome", "75%"), ("city = Oslo", "8%")]
 
 
 def test_dates_and_booleans_are_written_as_such() -> None:
@@ -183,6 +217,7 @@ def test_number(value: float, text: str) -> None:
 
 
 def test_percent_never_rounds_to_none_or_all() -> None:
+    assert [percent(share) for share in (-0.0, -1e-17, 1 - 1e-12)] == ["0%", "0%", ">99%"]
     assert [percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "<1%", "50%", ">99%", "100%"]
 
 

@@ -72,7 +72,7 @@ class FakeClusterer:
         return memberships
 
     def get_params(self) -> dict[str, Any]:
-        return {"n_clusters": self.n_clusters, "beta": self.beta}
+        return {"n_clusters": self.n_clusters, "beta": self.beta, "on_progress": self.fit}
 
     def predict(self, table: Table) -> NDArray[np.int64]:
         memberships = self._memberships(self.table_.transform(table), self.prototypes_)
@@ -144,7 +144,18 @@ def test_wine_has_every_part() -> None:
         assert words in structure.text
     assert "All 178 rows are drawn." in structure.text
     assert "10 of 12 runs are shown." in structure.text
+    assert "beta=3.0 n_clusters=3" in structure.text
+    assert "on_progress" not in structure.text
     assert len(points_of(page)["points"]) == 178
+
+
+def test_clusters_are_numbered_as_in_the_labels() -> None:
+    page = page_of(wine(), 3, truth=load_wine().target)
+    assert set(re.findall(r'<span class="swatch k(\d+)">(\d+)</span>', page)) == {("0", "0"), ("1", "1"), ("2", "2")}
+    assert re.findall(r'<span class="prototype k\d+"[^>]*>(\d+)</span>', page) == ["0", "1", "2"]
+    assert re.findall(r"<title>Cluster (\d+):", page) == ["0", "1", "2"]
+    assert re.findall(r'class="tick beside k\d+ named"[^>]*>(\d+)<', page) == ["0", "1", "2"]
+    assert "cluster ${cluster}," in page
 
 
 def test_page_is_complete_in_itself() -> None:

@@ -70,15 +70,18 @@ class _Attract(torch.autograd.Function):
         for step in reversed(range(steps)):
             kept /= (1.0 - rate) if steps > 1 else 1.0
             weights = softmaxes[step]
-            grad_logits = (grad * weights).mul_(rate)
+            grad_logits = grad * weights
             grad_logits.addcmul_(weights, grad_logits.sum(dim=2, keepdim=True), value=-1.0)
-            grad_fixed += grad_logits
+            # The factor 1/T of the update goes into the sums below, which saves a pass over the tensor.
+            grad_fixed.add_(grad_logits, alpha=rate)
             if grad_fading is not None:
-                grad_fading.add_(grad_logits, alpha=kept if step > 0 else 1.0)
+                grad_fading.add_(grad_logits, alpha=rate * kept if step > 0 else rate)
             if step > 0:
                 flat_logits = grad_logits.flatten(0, 1)
-                grad_gram.baddbmm_(flat_logits, path[step].flatten(0, 1).transpose(1, 2))
-                grad = torch.baddbmm(grad.flatten(0, 1), flat_gram_t, flat_logits, beta=1.0 - rate).view_as(grad)
+                grad_gram.baddbmm_(flat_logits, path[step].flatten(0, 1).transpose(1, 2), alpha=rate)
+                grad = torch.baddbmm(grad.flatten(0, 1), flat_gram_t, flat_logits, beta=1.0 - rate, alpha=rate).view_as(
+                    grad
+                )
         return (
             grad_fixed.sum_to_size(ctx.fixed_shape),
             None if grad_fading is None else grad_fading.sum_to_size(ctx.fading_shape),

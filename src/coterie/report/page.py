@@ -129,7 +129,8 @@ def render_report(
         table_notes=notes[:_NOTES_IN_SIGHT],
         more_table_notes=notes[_NOTES_IN_SIGHT:],
         fit_notes=_fit_notes(model, seconds),
-        parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items())],
+        # A function given to follow the progress shows as an address in memory, which says nothing.
+        parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if not callable(value)],
         curve=training_curve(model.history_.get("loss", ())),
         runs=run_table(model.runs_),
     )
@@ -189,9 +190,8 @@ def _key_numbers(found: Findings, scores: Silhouettes | None) -> list[KeyNumber]
     if scores is not None:
         note = f"of {scores.drawn:,} rows picked at random" if scores.drawn < n else "from −1 to 1"
         facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
-    facts.append(
-        KeyNumber("mean membership", percent(float(found.top_membership.mean(dtype=np.float64))), "in the own cluster")
-    )
+    membership = float(found.top_membership.mean(dtype=np.float64))
+    facts.append(KeyNumber("mean membership", percent(membership), "in the own cluster"))
     return facts
 
 

@@ -177,19 +177,21 @@ def _told_levels(places: list[int], effects: NDArray[np.float64], means: NDArray
 
 def _word(feature: Feature, column: str, effect: float, mean: float) -> str:
     if feature.kind == "category":
-        named = f"{column} {shorten(str(feature.level), 20)}"
-        if effect > 0:
-            return named if mean >= 0.5 else f"more {named}"
-        if mean >= 0.5:
-            return f"less {named}"
-        return f"not {named}" if mean < 0.02 else f"seldom {named}"
+        return _share_word(f"{column} {shorten(str(feature.level), 20)}", effect, mean, none_below=0.02)
     if feature.kind == "boolean":
-        if effect > 0:
-            return column if mean >= 0.5 else f"more {column}"
-        return f"not {column}" if mean <= 0.5 else f"less {column}"
+        # What is not so for most rows is its own answer, unlike one level that is rare among many.
+        return _share_word(column, effect, mean, none_below=0.5)
     if feature.kind == "date":
         return f"late {column}" if effect > 0 else f"early {column}"
     return f"high {column}" if effect > 0 else f"low {column}"
+
+
+def _share_word(named: str, effect: float, share: float, none_below: float) -> str:
+    if effect > 0:
+        return named if share >= 0.5 else f"more {named}"
+    if share >= 0.5:
+        return f"less {named}"
+    return f"not {named}" if share < none_below else f"seldom {named}"
 
 
 def cluster_names(traits: list[list[Trait]], *, longest: int = 4) -> list[str]:
