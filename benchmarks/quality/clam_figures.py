@@ -7,7 +7,6 @@ Pictures go to docs/figures, the numbers that they show to a results file, where
 
 import argparse
 import json
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
@@ -170,14 +169,24 @@ def _draw_solution(axis: Axes, toy: Toy, solution: Solution) -> None:
     matched = _match(toy.y[inside], solution.labels[inside])
     axis.scatter(*toy.X[inside].T, s=5, linewidths=0, color=[COLOURS[label] for label in matched], rasterized=True)
     axis.scatter(*toy.X[~inside].T, s=26, marker="x", color="#bb0055", linewidths=1.3)
-    if solution.method != "truth":
-        axis.scatter(*solution.centres.T, s=26, color="black", edgecolors="white", linewidths=0.6, zorder=3)
     silhouette = metrics["silhouette_mahalanobis"]
     score = "" if solution.method == "truth" else f"ARI {metrics['ari']:.2f}, "
     axis.set(title=f"{titles[solution.method]}\n{score}silhouette {silhouette:.2f}", xticks=[], yticks=[])
     low, high = toy.X.min(axis=0), toy.X.max(axis=0)
     margin = 0.06 * (high - low)
-    axis.set(xlim=(low[0] - margin[0], high[0] + margin[0]), ylim=(low[1] - margin[1], high[1] + margin[1]))
+    low, high = low - margin, high + margin
+    axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+    if solution.method != "truth":
+        _draw_centres(axis, solution.centres, low, high)
+
+
+def _draw_centres(axis: Axes, centres: Floats, low: Floats, high: Floats) -> None:
+    """Dots; those beyond the frame are hollow, on the frame where it is nearest to them."""
+    for centre in centres:
+        place = np.clip(centre, low, high)
+        fill = "black" if np.array_equal(place, centre) else "white"
+        edge = "white" if fill == "black" else "black"
+        axis.scatter(*place, s=26, color=fill, edgecolors=edge, linewidths=0.8, zorder=3, clip_on=False)
 
 
 def _match(y: Labels, labels: Labels) -> Labels:
@@ -194,7 +203,11 @@ def draw_prototypes(folder: Path) -> Iterator[Record]:
     figure, axes = panels(1, 1, width=7.4, height=4.6)
     colours = mpl.colormaps["RdBu_r"].resampled(33)  # few colours make a small file
     image = axes[0, 0].imshow(
-        framed.transpose(0, 2, 1, 3).reshape(32 * len(shown), -1), cmap=colours, vmin=-2.5, vmax=2.5, interpolation="none"
+        framed.transpose(0, 2, 1, 3).reshape(32 * len(shown), -1),
+        cmap=colours,
+        vmin=-2.5,
+        vmax=2.5,
+        interpolation="none",
     )
     axes[0, 0].set_yticks([32 * row + 16 for row in range(len(shown))], clam_sweeps.EPOCHS_SHOWN)
     axes[0, 0].set(xticks=[], ylabel="epoch")
@@ -313,7 +326,7 @@ def draw_idea(folder: Path) -> Iterator[Record]:
     hide.set_title("learning: hide a feature (here x),\ncomplete it from the fill value (dashed)")
     square = (-reach, reach, -reach, reach)
     flow.imshow(energy, origin="lower", extent=square, cmap="Greys_r", vmax=1.4 * energy.max(), alpha=0.6)
-    flow.contour(side, side, energy, levels=14, colors="white", linewidths=0.6)
+    flow.contour(side, side, energy, levels=9, colors="white", linewidths=0.5)
     for axis in (hide, flow, basin):
         axis.scatter(*model.table_.inverse(model.prototypes_).T, s=70, marker="*", color="black", zorder=4)
         axis.set(xticks=[], yticks=[], xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
@@ -361,7 +374,7 @@ def replace_records(path: Path, records: Sequence[Record]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial")
     unfinished.write_text("".join(json.dumps(asdict(record)) + "\n" for record in merged.values()), encoding="utf-8")
-    os.replace(unfinished, path)
+    unfinished.replace(path)
 
 
 @one_thread()

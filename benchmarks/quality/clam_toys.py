@@ -6,7 +6,7 @@ silhouette under the Mahalanobis distance of all rows, as that code does, or by 
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,13 +15,14 @@ import numpy.typing as npt
 import torch
 from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
+from torch import Tensor
 
 from benchmarks.quality import dec
 from benchmarks.quality.records import Floats, Labels, Record, Setting, current_commit, library_versions
 from coterie.data.tables import TableEncoder, as_table
 from coterie.estimators.clam import ClAM
 from coterie.estimators.clam_plan import make_plan
-from coterie.estimators.clam_search import search, settle
+from coterie.estimators.clam_search import Found, Plan, build, search, settle
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information, silhouettes
 from coterie.models.clam import ClamConfig, ClamModel
 
@@ -34,6 +35,8 @@ THREE_MEMORIES: Final = FIVE_MEMORIES[1:4]
 BETAS: Final = (2.5, 7.5, 15.0, 20.0, 37.5)
 """Half of 5, 15, 30, 40 and 75, since the authors' code halves beta."""
 BASIN_STEPS: Final = 10
+NEAR: Final = 0.95
+"""Adjusted Rand index from which a run counts as near the truth."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +121,14 @@ class Solution:
     centres: Floats
     settings: dict[str, Setting]
     seconds: float
+    counts: dict[str, int] = field(default_factory=dict)
+    """Of the runs that it was chosen from."""
 
 
 # The authors' toy runs: no mask, 10 epochs, batches of 32, T = 10, random starts, and a grid of beta and rate.
 _AUTHORS: Final[dict[str, Any]] = {
     "objective": "unmasked",
-    "scaling": "none",
+    "metric": "euclidean",
     "beta": (0.005, 0.05, 0.5, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0),
     "learning_rate": (1e-3, 1e-2, 1e-1),
     "steps": 10,
@@ -132,26 +137,32 @@ _AUTHORS: Final[dict[str, Any]] = {
     "n_restarts": 20,
     "init": "normal",
 }
-_WHITENED: Final[dict[str, Any]] = {
-    "objective": "unmasked",
-    "scaling": "none",
-    "metric": "mahalanobis",
-    "steps": 10,
-    "epochs": 30,
-    "batch_size": 32,
-}
-VARIANTS: Final = MappingProxyType(
+SEARCHES: Final[MappingProxyType[str, dict[str, Any]]] = MappingProxyType(
     {
-        "clam": (_AUTHORS, "silhouette"),
-        "clam-loss": (_AUTHORS, "loss"),
-        "clam-masked": ({**_AUTHORS, "objective": "masked"}, "silhouette"),
-        "clam-manhattan": ({**_AUTHORS, "metric": "manhattan"}, "silhouette"),
-        "clam-mahalanobis": (_WHITENED, "silhouette"),
-        "clam-mahalanobis-loss": (_WHITENED, "loss"),
-        "clam-nearest-truth": (_AUTHORS, "labels"),
+        "authors": _AUTHORS,
+        "masked": _AUTHORS | {"objective": "masked"},
+        "manhattan": _AUTHORS | {"metric": "manhattan"},
+        "mahalanobis": {
+            "objective": "unmasked",
+            "metric": "mahalanobis",
+            "steps": 10,
+            "epochs": 30,
+            "batch_size": 32,
+        },
     }
 )
-"""Parameters, and how the best run is told. "labels" is no clustering: it says what was there to be chosen."""
+VARIANTS: Final = MappingProxyType(
+    {
+        "clam": ("authors", "silhouette"),
+        "clam-loss": ("authors", "loss"),
+        "clam-masked": ("masked", "silhouette"),
+        "clam-manhattan": ("manhattan", "silhouette"),
+        "clam-mahalanobis": ("mahalanobis", "silhouette"),
+        "clam-mahalanobis-loss": ("mahalanobis", "loss"),
+        "clam-nearest-truth": ("authors", "labels"),
+    }
+)
+"""Which of the searches, and how its best run is told. "labels" is no clustering: it says what was there to choose."""
 
 
 def solve_kmeans(toy: Toy, seed: int) -> Solution:
@@ -183,47 +194,78 @@ def solve_default(toy: Toy, seed: int) -> Solution:
     return Solution("clam-default", model.labels_, prototypes, {"beta": model.beta_}, time.perf_counter() - began)
 
 
+@dataclass(frozen=True)
+class _Runs:
+    """All runs of one search on a toy."""
+
+    x: Tensor
+    plan: Plan
+    found: Found
+    labels: Labels
+    starts: Labels
+    """What as many untrained starts make of the rows."""
+    seconds: float
+
+    @classmethod
+    def train(cls, toy: Toy, parameters: dict[str, Any], seed: int) -> "_Runs":
+        began = time.perf_counter()
+        rows = as_table(toy.X)
+        encoder = TableEncoder("none").fit(rows)
+        x = torch.from_numpy(encoder.transform(rows))
+        estimator = ClAM(toy.n_clusters, min_cluster_size=0, halving=False, **parameters)
+        plan = make_plan(estimator.get_params(deep=False), x, encoder)
+        generator = torch.Generator().manual_seed(seed)
+        found = search(x, plan, generator=generator)
+        starts = build(x, plan, generator).assign(x).numpy()
+        return cls(x, plan, found, found.finalists.assign(x).numpy(), starts, time.perf_counter() - began)
+
+    def take(self, chosen: int) -> tuple[Labels, Floats]:
+        """Partition and prototypes of one run."""
+        model, _ = settle(replace(self.found, chosen=chosen), self.x, self.plan)
+        return model.assign(self.x)[0].numpy(), model.leave(model.prototypes[0].detach()).numpy()
+
+
 def solve_clam(toy: Toy, seed: int, methods: Sequence[str]) -> list[Solution]:
-    """Some of `VARIANTS`; those with the same parameters choose from the same runs."""
-    solutions: list[Solution] = []
-    searches: dict[int, tuple[Any, Any, Any, float]] = {}
-    rows = as_table(toy.X)
-    encoder = TableEncoder("none").fit(rows)
-    x = torch.from_numpy(encoder.transform(rows))
+    """Some of `VARIANTS`; those of the same search choose from the same runs."""
+    names = dict.fromkeys(VARIANTS[method][0] for method in methods)
+    searches = {name: _Runs.train(toy, SEARCHES[name], seed) for name in names}
+    solutions = []
     for method in methods:
-        parameters, rule = VARIANTS[method]
-        if id(parameters) not in searches:
-            began = time.perf_counter()
-            estimator = ClAM(toy.n_clusters, min_cluster_size=0, halving=False, **parameters)
-            plan = make_plan(estimator.get_params(deep=False), x, encoder)
-            found = search(x, plan, generator=torch.Generator().manual_seed(seed))
-            searches[id(parameters)] = plan, found, found.finalists.assign(x).numpy(), time.perf_counter() - began
-        plan, found, labels, seconds = searches[id(parameters)]
-        chosen = _choose(toy, labels, np.array([run["loss"] for run in found.runs]), rule)
-        model, _ = settle(replace(found, chosen=chosen), x, plan)
-        run = found.runs[chosen]
+        name, rule = VARIANTS[method]
+        runs = searches[name]
+        chosen = _choose(toy, runs, rule)
+        run = runs.found.runs[chosen]
         settings: dict[str, Setting] = {
+            "search": name,
             "rule": rule,
-            "runs": len(labels),
-            "objective": parameters["objective"],
-            "metric": parameters.get("metric", "euclidean"),
-            **{name: run[name] for name in ("beta", "rate", "start")},
+            "runs": len(runs.labels),
+            "beta": round(float(str(run["beta"])), 6),
+            "rate": float(str(run["rate"])),
+            "start": str(run["start"]),
         }
-        prototypes = model.leave(model.prototypes[0].detach()).numpy()
-        solutions.append(Solution(method, model.assign(x)[0].numpy(), prototypes, settings, seconds))
+        labels, prototypes = runs.take(chosen)
+        near = {
+            "runs_near_truth": int((_agreement(toy, runs.labels) > NEAR).sum()),
+            "starts_near_truth": int((_agreement(toy, runs.starts) > NEAR).sum()),
+        }
+        solutions.append(Solution(method, labels, prototypes, settings, runs.seconds, near))
     return solutions
 
 
-def _choose(toy: Toy, labels: Labels, loss: Floats, rule: str) -> int:
+def _agreement(toy: Toy, labels: Labels) -> Floats:
+    """Adjusted Rand index of each partition (R, N) with the truth, outliers aside."""
+    inside = toy.inliers
+    return np.array([adjusted_rand_index(toy.y[inside], partition[inside]) for partition in labels])
+
+
+def _choose(toy: Toy, runs: _Runs, rule: str) -> int:
     """Best run; those with a cluster of less than half an equal share are passed over while there are others."""
-    sizes = (labels[:, :, None] == np.arange(toy.n_clusters)).sum(axis=1)
+    sizes = (runs.labels[:, :, None] == np.arange(toy.n_clusters)).sum(axis=1)
     balanced = sizes.min(axis=1) >= len(toy.X) / (2 * toy.n_clusters)
     if rule == "loss":
-        merit = -loss
-    elif rule == "labels":
-        merit = np.array([adjusted_rand_index(toy.y, partition) for partition in labels])
+        merit = -np.array([float(str(run["loss"])) for run in runs.found.runs])
     else:
-        merit = mahalanobis_silhouettes(toy.X, labels)
+        merit = _agreement(toy, runs.labels) if rule == "labels" else mahalanobis_silhouettes(toy.X, runs.labels)
     return int(np.lexsort((-merit, ~balanced))[0])
 
 
@@ -237,7 +279,7 @@ def record_of(toy: Toy, solution: Solution, seed: int) -> Record:
         "nmi": normalized_mutual_information(y, labels),
         "ari": adjusted_rand_index(y, labels),
     }
-    metrics = {name: round(float(score), 6) for name, score in scores.items()}
+    metrics = {name: round(float(score), 6) for name, score in scores.items()} | solution.counts
     return new_record(toy.name, solution.method, seed, solution.settings, metrics, solution.seconds, toy)
 
 

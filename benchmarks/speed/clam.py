@@ -31,6 +31,7 @@ from coterie.training import TrainConfig, point_batches, train
 OUT: Final = Path("benchmarks/results/speed.jsonl")
 SEED: Final = 0
 SCORED_ROWS: Final = 5_000
+EPOCH_BATCH: Final = 2_048
 
 
 def blobs(rows: int, features: int, clusters: int) -> Floats:
@@ -89,15 +90,14 @@ def measure_epoch(rows: int, features: int, clusters: int, runs: int = 1, epochs
     """
     generator = torch.Generator().manual_seed(SEED)
     x = torch.from_numpy(blobs(rows, features, clusters))
-    model = ClamModel(ClamConfig(features, clusters, runs, steps=5, rows_per_mask=512))
+    model = ClamModel(ClamConfig(features, clusters, runs, steps=5, rows_per_mask=EPOCH_BATCH))
     with torch.no_grad():
         model.prototypes.copy_(x[:clusters].expand(runs, -1, -1))
         model.beta.fill_(4.0 / features)
-    batch_size = 512
-    steps = -(-rows // batch_size)
+    steps = -(-rows // EPOCH_BATCH)
     times = []
     for _ in range(epochs):
-        batches = point_batches(x, batch_size=batch_size, epochs=1, generator=generator)
+        batches = point_batches(x, batch_size=EPOCH_BATCH, epochs=1, generator=generator)
         began = time.perf_counter()
         train(model, batches, TrainConfig(steps=steps, learning_rate=1.0), generator=generator)
         times.append(time.perf_counter() - began)
@@ -112,6 +112,7 @@ def measure_epoch(rows: int, features: int, clusters: int, runs: int = 1, epochs
         "d": features,
         "k": clusters,
         "runs": runs,
+        "batch_size": EPOCH_BATCH,
         "seconds": round(seconds, 4),
         "gflops_of_products": round(done / seconds / 1e9, 2),
         "gflops_of_literal_recursion": round(literal / seconds / 1e9, 2),

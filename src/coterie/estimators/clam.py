@@ -55,9 +55,9 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
     select : {"silhouette", "loss"}
         How the best run is told, both without labels.
     min_cluster_size : int or "auto"
-        Runs with a smaller cluster are taken only if there is no other. "auto" is half of an equal share, or the
-        size of the smallest cluster of k-means if that is less. Unless it is 0, as in the paper, prototypes that would
-        own no row are revived.
+        Runs with a smaller cluster are taken only if there is no other. "auto" is half of an equal share, or three
+        quarters of the smallest cluster of k-means if that is less. Unless it is 0, as in the paper, prototypes that
+        would own no row are revived.
     objective : {"masked", "unmasked"}
         Complete hidden features (Eq. 9 of the paper), or the ablation without masks (Eq. 8).
     metric : {"euclidean", "cosine", "manhattan", "mahalanobis"}

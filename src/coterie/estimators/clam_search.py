@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from coterie.metrics import silhouettes
 from coterie.models.clam import ClamConfig, ClamModel
-from coterie.ops.starts import data_start, lloyd, normal_start, spread_start
+from coterie.ops.starts import data_start, k_means_start, normal_start, spread_start
 from coterie.training import Progress, TrainConfig, point_batches, train
 
 Fill = Literal["mean", "min", "max"]
@@ -64,7 +64,7 @@ class Plan:
     halving: bool
     select: Select
     min_cluster_size: int | None
-    """None for half of an equal share, or what k-means has if that is less; 0 lets prototypes own nothing."""
+    """None for half of an equal share, or about what k-means has if that is less; 0 lets prototypes own nothing."""
     train: TrainConfig
     start: Tensor | None = None
     """Prototypes (K, D) that all runs begin at."""
@@ -194,8 +194,9 @@ def _starts(sample: Tensor, start: str, runs: int, clusters: int, generator: Gen
             if share
         ]
         return torch.cat(drawn)
-    centres = spread_start(sample, runs, clusters, generator)
-    return lloyd(sample, centres) if start == "k-means" else centres
+    if start == "k-means":
+        return k_means_start(sample, runs, clusters, generator)
+    return spread_start(sample, runs, clusters, generator)
 
 
 def _rounds(rows: int, sample_rows: int, plan: Plan) -> list[tuple[int, int, int]]:
@@ -255,16 +256,18 @@ def _size_floors(sample: Tensor, plan: Plan, generator: Generator) -> dict[int, 
     """Smallest share of the rows that a cluster should have, for each number of clusters.
 
     By default half of an equal share, since silhouettes favour one large cluster and a few outliers; but no more
-    than the smallest cluster of k-means, since then small clusters are really there.
+    than three quarters of the smallest cluster of k-means, since then small clusters are really there.
     """
     counts = sorted({run.n_clusters for run in plan.runs})
     if plan.min_cluster_size is not None:
         return dict.fromkeys(counts, plan.min_cluster_size / len(sample))
-    return {clusters: min(1.0 / (2 * clusters), _smallest_share(sample, clusters, generator)) for clusters in counts}
+    return {
+        clusters: min(1.0 / (2 * clusters), 0.75 * _smallest_share(sample, clusters, generator)) for clusters in counts
+    }
 
 
 def _smallest_share(sample: Tensor, clusters: int, generator: Generator) -> float:
-    centres = lloyd(sample, spread_start(sample, K_MEANS_STARTS, clusters, generator))
+    centres = k_means_start(sample, K_MEANS_STARTS, clusters, generator)
     scores = centres.square().sum(dim=2, keepdim=True) - 2.0 * centres @ sample.T
     nearest, labels = scores.min(dim=1)
     sizes = torch.bincount(labels[int(nearest.sum(dim=1).argmin())], minlength=clusters)
