@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from sklearn.cluster import KMeans
 from torch import Tensor
@@ -25,6 +26,8 @@ from coterie.estimators.clam_search import Run, build, search
 from coterie.models.clam import ClamModel
 from coterie.training import Progress, point_batches, train
 
+Flags: TypeAlias = npt.NDArray[np.bool_]
+
 SWEEP_DATA: Final = ("zoo", "ecoli", "movlib", "ctg", "segment")
 SWEEP_STEPS: Final = (2, 5, 10, 15)
 RESTARTS: Final = 5
@@ -38,11 +41,11 @@ AXES: Final = MappingProxyType(
 """Name of a parameter in a run, and in words."""
 ENTROPY_DATA: Final = ("zoo", "yale", "ecoli", "movlib", "micepe", "usps", "ctg", "segment", "fmnist-10k")
 EPOCHS_SHOWN: Final = (0, 5, 10, 20, 50, 100)
-IMAGES: Final = MappingProxyType(
+IMAGES: Final[MappingProxyType[str, Any]] = MappingProxyType(
     {"beta": 0.005, "steps": 10, "learning_rate": 0.01, "mask_rate": 0.1, "fill": "mean", "batch_size": 256}
 )
-"""Ours for Figure 6. With the tabled fill, the largest value, rarely lit pixels are filled with values up to a hundred
-deviations, and nearly all prototypes end without images."""
+"""Ours for Figure 6. With the tabled fill, the largest value, pixels that are hardly ever lit are filled with up to 99
+standard deviations, and all images end with two prototypes, at this beta and at the tabled one."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +57,16 @@ class Sweep:
     base: dict[str, Any]
     silhouette: dict[tuple[int, str], Floats]
     """(values, restarts) for each (T, parameter)."""
-    full: dict[tuple[int, str], Floats]
+    full: dict[tuple[int, str], Flags]
     """Whether each of these kept all clusters."""
     values: dict[str, tuple[Any, ...]]
     seconds: float
 
-    def best(self, steps: int, axis: str) -> tuple[Floats, Floats]:
-        """Best silhouette of each value, of a run that keeps all clusters where there is one, and if there is."""
+    def best(self, steps: int, axis: str) -> tuple[Floats, Flags]:
+        """Best silhouette of each value, and whether that run kept all clusters; the paper let them end empty."""
         score, full = self.silhouette[steps, axis], self.full[steps, axis]
-        whole = full.any(axis=1)
-        return np.where(whole, np.where(full, score, -1.0).max(axis=1), score.max(axis=1)), whole
+        winner = score.argmax(axis=1)[:, None]
+        return np.take_along_axis(score, winner, 1)[:, 0], np.take_along_axis(full, winner, 1)[:, 0]
 
     def median(self, steps: int, axis: str) -> Floats:
         """Median silhouette of each value; a run that puts all rows into one cluster counts as 0."""
@@ -143,7 +146,7 @@ def _train(table: LabelledTable, runs: Sequence[Run], steps: int, seed: int) -> 
 
 
 def entropies(table: LabelledTable, seed: int) -> Iterator[tuple[Floats, Record]]:
-    """Entropy of every row (Eq. 13) over its largest value, by default and with the tabled setting where there is one."""
+    """Entropy of every row (Eq. 13) over its largest value, by default and with the tabled setting."""
     for method, model in _entropy_models(table, seed).items():
         began = time.perf_counter()
         entropy = model.fit(table.X).entropy(table.X).astype(np.float64)
@@ -206,7 +209,7 @@ def prototype_history(table: LabelledTable, seed: int) -> tuple[Floats, Record]:
     )
     losses = [float(entry[0]) / steps_of_epoch for entry in model.history]
     metrics: dict[str, Any] = {f"loss_epoch_{epoch}": round(losses[epoch - 1], 6) for epoch in EPOCHS_SHOWN if epoch}
-    metrics["n_clusters"] = len(model.assign(x)[0].unique())
+    metrics["n_clusters"] = len(np.unique(model.assign(x).numpy()))
     settings: dict[str, Setting] = {**IMAGES, "epochs": epochs}
     seconds = time.perf_counter() - began
     return np.stack(shown), new_record(table.name, "clam-prototypes", seed, settings, metrics, seconds, table)

@@ -18,7 +18,16 @@ from sklearn.cluster import KMeans
 from torch import Tensor
 
 from benchmarks.quality import dec
-from benchmarks.quality.records import Floats, Labels, Record, Setting, current_commit, library_versions
+from benchmarks.quality.records import (
+    Floats,
+    Labels,
+    Metrics,
+    Record,
+    Setting,
+    Settings,
+    current_commit,
+    library_versions,
+)
 from coterie.data.tables import TableEncoder, as_table
 from coterie.estimators.clam import ClAM
 from coterie.estimators.clam_plan import make_plan
@@ -293,8 +302,8 @@ def new_record(
     data: str,
     method: str,
     seed: int,
-    settings: dict[str, Setting],
-    metrics: dict[str, Any],
+    settings: Settings,
+    metrics: Metrics,
     seconds: float,
     shape: Any,
 ) -> Record:
