@@ -202,7 +202,8 @@ def _starts(sample: Tensor, start: str, runs: int, clusters: int, generator: Gen
 def _rounds(rows: int, sample_rows: int, plan: Plan) -> list[tuple[int, int, int]]:
     """Rows, epochs and survivors of each round of training."""
     runs = len(plan.runs)
-    row_cost = plan.model.n_prototypes * plan.model.steps
+    # A step costs K cells a row, and the products with the features about as much as one step per hundred of them.
+    row_cost = plan.model.n_prototypes * (plan.model.steps + plan.model.n_features / 100)
     if not plan.halving or runs < 8:
         affordable = (FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs)
         return [(rows, plan.epochs or _epochs(affordable, rows, plan.batch_size, sum(MOST_STEPS)), runs)]
