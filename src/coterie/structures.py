@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import Parameter
 
@@ -23,6 +23,18 @@ class PointBatch:
     """How much each row counts; all alike if not given."""
     ends_epoch: bool = False
     """True for the last batch of a pass over the data."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBatch:
+    """Several labelled sets of points, padded to one length."""
+
+    x: Float[Tensor, "B N D"]
+    """The points."""
+    labels: Int[Tensor, "B N"]
+    """Cluster of each point, 0..K-1, not necessarily all in use; of no meaning where there is no point."""
+    valid: Bool[Tensor, "B N"]
+    """True where a point exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,13 @@ class Loss:
     """Named numbers for the log."""
 
 
+class TaskSampler(Protocol):
+    """Where labelled sets come from."""
+
+    def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
+        """Draw that many sets; all randomness comes from the generator."""
+
+
 class Trainable(Protocol[Batch_contra]):
     """What the training loop needs of a model."""
 
@@ -60,3 +79,9 @@ class Trainable(Protocol[Batch_contra]):
 
     def after_step(self) -> None:
         """Do what the method does after each optimiser step."""
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All tensors that make up the model."""
+
+    def load_state_dict(self, state_dict: dict[str, Tensor]) -> object:
+        """Become the model that the tensors describe."""

@@ -8,7 +8,7 @@ import typer
 
 from coterie import __version__
 from coterie.cli import options
-from coterie.cli.requests import ClusterRequest, PredictRequest, Reading, Writing
+from coterie.cli.requests import ClusterRequest, LearnRequest, PredictRequest, Reading, Writing
 
 __all__ = ["app"]
 
@@ -29,6 +29,11 @@ _PREDICT_EXAMPLES = (
     "coterie predict customers.safetensors new.csv --id customer -o clusters.csv",
     "coterie predict customers.safetensors new.parquet -o new_clusters.parquet --append",
     "coterie predict customers.safetensors - -o - < new.csv",
+)
+_LEARN_EXAMPLES = (
+    "coterie learn recipes/dac-mog2d.toml",
+    "coterie learn mine.toml --folder runs/mine -o mine.safetensors",
+    "coterie learn mine.toml --tensorboard runs/board",
 )
 
 app = typer.Typer(
@@ -128,6 +133,28 @@ def predict(
     _run("coterie.cli.predicting", request)
 
 
-def _run(module: str, request: ClusterRequest | PredictRequest) -> None:
+@app.command(epilog=_examples(_LEARN_EXAMPLES))
+def learn(
+    recipe: options.Recipe,
+    output: options.Trained = None,
+    folder: options.Folder = None,
+    tensorboard: options.Tensorboard = None,
+    force: options.Force = False,
+    quiet: options.Silent = False,
+) -> None:
+    """Train a network to cluster, as a recipe says.
+
+    The network then clusters sets that it has not seen. Training can be stopped at any time; the same command goes on with the run.
+    """
+    request = LearnRequest(
+        recipe=recipe,
+        writing=Writing(model=output, force=force, quiet=quiet),
+        folder=folder,
+        tensorboard=tensorboard,
+    )
+    _run("coterie.cli.learning", request)
+
+
+def _run(module: str, request: ClusterRequest | PredictRequest | LearnRequest) -> None:
     """Load a command's code when it is needed, and not for --help: torch and scikit-learn take seconds."""
     import_module(module).run(request)

@@ -17,6 +17,12 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="File that cluster --save wrote.", show_default=False),
 ]
+Recipe = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE.toml", help="File that says which network to train on which sets, and how.", show_default=False
+    ),
+]
 Method = Annotated[str, typer.Option("--method", metavar="NAME", help="How to cluster: clam.")]
 Clusters = Annotated[
     str, typer.Option("-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out.")
@@ -127,6 +133,34 @@ Save = Annotated[
         show_default=False,
     ),
 ]
+Trained = Annotated[
+    str | None,
+    typer.Option(
+        "-o",
+        "--save",
+        metavar="MODEL.safetensors",
+        help="Write the trained model here instead of to NAME.safetensors, which goes by the recipe's name.",
+        show_default=False,
+    ),
+]
+Folder = Annotated[
+    str | None,
+    typer.Option(
+        "--folder",
+        metavar="DIR",
+        help="Keep the run here instead of in NAME.run; a run that was stopped goes on from it.",
+        show_default=False,
+    ),
+]
+Tensorboard = Annotated[
+    str | None,
+    typer.Option(
+        "--tensorboard",
+        metavar="DIR",
+        help="Write what is logged for TensorBoard, too.",
+        show_default=False,
+    ),
+]
 Force = Annotated[
     bool,
     typer.Option(
@@ -140,6 +174,14 @@ Quiet = Annotated[
         "-q",
         "--quiet",
         help="Show nothing but errors, and what -o - or --json print.",
+    ),
+]
+Silent = Annotated[
+    bool,
+    typer.Option(
+        "-q",
+        "--quiet",
+        help="Show nothing but errors.",
     ),
 ]
 Json = Annotated[

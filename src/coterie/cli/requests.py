@@ -54,3 +54,14 @@ class PredictRequest:
     model: str
     reading: Reading
     writing: Writing = field(default_factory=Writing)
+
+
+@final
+@dataclass(frozen=True)
+class LearnRequest:
+    """All that ``coterie learn`` was told."""
+
+    recipe: str
+    writing: Writing = field(default_factory=Writing)
+    folder: str | None = None
+    tensorboard: str | None = None

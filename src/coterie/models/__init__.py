@@ -4,6 +4,7 @@ from typing import Any
 
 from coterie.models.base import ClusterModel
 from coterie.models.clam import ClamModel
+from coterie.models.dac import DacModel
 
-MODELS: dict[str, type[ClusterModel[Any]]] = {"clam": ClamModel}
+MODELS: dict[str, type[ClusterModel[Any]]] = {"clam": ClamModel, "dac": DacModel}
 """Every model by the name that checkpoints carry."""

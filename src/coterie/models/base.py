@@ -3,11 +3,14 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Generic, TypeVar
 
+import torch
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
-from coterie.structures import Clustering, Loss
+from coterie.structures import Clustering, Loss, TaskBatch
 
 Batch = TypeVar("Batch")
+Model = TypeVar("Model", bound="ClusterModel[Any]")
 
 
 class ClusterModel(nn.Module, ABC, Generic[Batch]):
@@ -26,3 +29,32 @@ class ClusterModel(nn.Module, ABC, Generic[Batch]):
     @abstractmethod
     def after_step(self) -> None:
         """Do what the method does after each optimiser step."""
+
+
+class SetModel(ClusterModel[TaskBatch], ABC):
+    """Base of the models that are trained on labelled sets, once, and then cluster sets that they have not seen."""
+
+    @abstractmethod
+    def cluster_sets(
+        self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
+    ) -> list[Clustering]:
+        """Clusters of the valid points of each set; labels of the others are -1."""
+
+    @abstractmethod
+    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
+        """How much any points belong to the clusters that were found in some set; rows sum to one."""
+
+    def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:
+        """Clusters of one set."""
+        return self.cluster_sets(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device), generator)[0]
+
+    def after_step(self) -> None:
+        """Nothing: the gradient says it all."""
+
+
+def build(kind: type[Model], config: Any, generator: Generator) -> Model:
+    """Make a model whose first weights come from the generator; torch's global random state is left as it was."""
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(Generator().manual_seed(seed).get_state())
+        return kind(config)

@@ -1,0 +1,175 @@
+"""Attention between the members of sets: MAB, SAB, ISAB and PMA.
+
+Two published flavours differ in where the residual branch starts, in the normalisation and in the feed-forward layer;
+``AttentionConfig`` names each difference. Nothing but attention mixes points, so that a key that is masked has the
+same effect as one that is absent.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from coterie.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionConfig:
+    """What all attention blocks of a network have in common.
+
+    The defaults are the Set Transformer's blocks with layer norm; ``layer_norm=False, scale="model"`` are those that
+    DAC was published with, ``residual="input", feed_forward="linear", output_map=True, scale="model"`` those of
+    attention-based clustering.
+    """
+
+    width: int = 64
+    """Numbers that describe a point."""
+    heads: int = 4
+    """Parts that the width is split into."""
+    inducing: int = 32
+    """Seeds that an ISAB summarises a set by."""
+    layer_norm: bool = True
+    """Whether to normalise after attention and after the feed-forward layer."""
+    scale: Literal["head", "model"] = "head"
+    """Whether logits are divided by the root of the width of one head or of all."""
+    residual: Literal["projected", "input"] = "projected"
+    """Whether attention is added to the projected query or to the query itself."""
+    feed_forward: Literal["relu", "linear"] = "relu"
+    """What follows the feed-forward layer's one linear map."""
+    output_map: bool = False
+    """Whether the heads' results pass a linear map before they are added."""
+
+    def __post_init__(self) -> None:
+        if min(self.width, self.heads, self.inducing) < 1:
+            raise ConfigError(
+                f"width={self.width}, heads={self.heads} and inducing={self.inducing} must all be at least 1."
+            )
+        if self.width % self.heads:
+            raise ConfigError(f"width={self.width} must be a multiple of heads={self.heads}.")
+
+
+class MAB(nn.Module):
+    """Multihead attention block: queries attend to keys, then pass a feed-forward layer (DAC, Eq. 1)."""
+
+    def __init__(self, query_width: int, key_width: int, config: AttentionConfig) -> None:
+        super().__init__()
+        if config.residual == "input" and query_width != config.width:
+            raise ConfigError(
+                f"residual='input' adds attention of width {config.width} to queries of width {query_width}; "
+                "embed the queries first."
+            )
+        self.config = config
+        self.query = nn.Linear(query_width, config.width)
+        self.key = nn.Linear(key_width, config.width)
+        self.value = nn.Linear(key_width, config.width)
+        self.mix = nn.Linear(config.width, config.width) if config.output_map else nn.Identity()
+        self.forward_map = nn.Linear(config.width, config.width)
+        self.after_attention = nn.LayerNorm(config.width) if config.layer_norm else nn.Identity()
+        self.after_forward = nn.LayerNorm(config.width) if config.layer_norm else nn.Identity()
+
+    def forward(
+        self, x: Float[Tensor, "B N X"], y: Float[Tensor, "B L Y"], valid: Bool[Tensor, "B L"] | None = None
+    ) -> Float[Tensor, "B N H"]:
+        """Let x attend to the valid ones among y; where none is valid, attention adds nothing."""
+        query = self.query(x)
+        attended = self._attend(query, self.key(y), self.value(y), valid)
+        hidden = self.after_attention((x if self.config.residual == "input" else query) + attended)
+        change = self.forward_map(hidden)
+        if self.config.feed_forward == "relu":
+            change = torch.relu(change)
+        normalised: Tensor = self.after_forward(hidden + change)
+        return normalised
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
+        config = self.config
+        head_width = config.width // config.heads
+        divided = config.width if config.scale == "model" else head_width
+        mask = None
+        if valid is not None:
+            # A set without a valid key would divide zero by zero: it attends to all, and the result is dropped.
+            some = valid.any(dim=1, keepdim=True)
+            mask = (valid | ~some)[:, None, None, :]
+        query, key, value = (
+            part.reshape(*part.shape[:2], config.heads, head_width).transpose(1, 2) for part in (query, key, value)
+        )
+        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0 / math.sqrt(divided))
+        mixed: Tensor = self.mix(attended.transpose(1, 2).flatten(2))
+        return mixed if valid is None else mixed * some[:, :, None]
+
+
+class SAB(nn.Module):
+    """Set attention block: every point attends to every point; quadratic in their number."""
+
+    def __init__(self, in_width: int, config: AttentionConfig) -> None:
+        super().__init__()
+        self.block = MAB(in_width, in_width, config)
+
+    def forward(self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N H"]:
+        """Let all points attend to the valid ones."""
+        attended: Tensor = self.block(x, x, valid)
+        return attended
+
+
+class PMA(nn.Module):
+    """Pooling by attention: a few learned seeds attend to the set."""
+
+    def __init__(self, in_width: int, n_seeds: int, config: AttentionConfig) -> None:
+        super().__init__()
+        self.seeds = nn.Parameter(nn.init.xavier_uniform_(torch.empty(n_seeds, config.width)))
+        self.block = MAB(config.width, in_width, config)
+
+    def forward(self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B S H"]:
+        """Summaries of the valid points."""
+        pooled: Tensor = self.block(self.seeds.expand(len(x), -1, -1), x, valid)
+        return pooled
+
+
+class ISAB(nn.Module):
+    """Induced set attention: points attend to a summary of the set; linear in their number."""
+
+    def __init__(self, in_width: int, config: AttentionConfig) -> None:
+        super().__init__()
+        self.pool = PMA(in_width, config.inducing, config)
+        self.block = MAB(in_width, config.width, config)
+
+    def forward(self, x: Float[Tensor, "B N X"], summary: Float[Tensor, "B M H"]) -> Float[Tensor, "B N H"]:
+        """Let points, those of the set or new ones, attend to the summary that ``pool`` made of a set."""
+        attended: Tensor = self.block(x, summary)
+        return attended
+
+
+class ISABStack(nn.Module):
+    """Several ISABs in a row, or none; ``tied`` makes all but the first one and the same block."""
+
+    def __init__(self, in_width: int, depth: int, config: AttentionConfig, *, tied: bool = False) -> None:
+        super().__init__()
+        if depth < 0:
+            raise ConfigError(f"depth={depth} must be at least 0.")
+        self.depth = depth
+        distinct = min(depth, 2) if tied else depth
+        self.blocks = nn.ModuleList(ISAB(in_width if i == 0 else config.width, config) for i in range(distinct))
+
+    def forward(
+        self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None
+    ) -> tuple[Float[Tensor, "B N H"], list[Float[Tensor, "B M H"]]]:
+        """Encoded points, and the summary that each layer made of the valid ones."""
+        summaries = []
+        for block in self._layers():
+            summaries.append(block.pool(x, valid))
+            x = block(x, summaries[-1])
+        return x, summaries
+
+    def attend(self, x: Float[Tensor, "B N X"], summaries: Sequence[Float[Tensor, "B M H"]]) -> Float[Tensor, "B N H"]:
+        """Encode new points as members of the set that the summaries are of, without changing them."""
+        for block, summary in zip(self._layers(), summaries, strict=True):
+            x = block(x, summary)
+        return x
+
+    def _layers(self) -> list[ISAB]:
+        blocks = [block for block in self.blocks if isinstance(block, ISAB)]
+        return blocks + blocks[-1:] * (self.depth - len(blocks))

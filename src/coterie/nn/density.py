@@ -1,0 +1,227 @@
+"""Densities of the points of a cluster, given what a network says about it: Gaussian, normalising flow, autoencoder."""
+
+import math
+from abc import ABC, abstractmethod
+from typing import Literal, final
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Generator, Tensor, nn
+from torch.nn.functional import elu, linear, softplus
+from zuko.nn import MaskedMLP
+from zuko.transforms import AutoregressiveTransform, ComposedTransform, DependentTransform, MonotonicAffineTransform
+
+from coterie.errors import ConfigError
+
+LEAST_DEVIATION = 1e-6
+
+
+class DensityHead(nn.Module, ABC):
+    """Density of points given a context, the numbers that a network gives for a cluster."""
+
+    context_width: int
+    """Numbers per cluster that the network must give, P."""
+
+    @abstractmethod
+    def log_prob(
+        self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
+    ) -> Float[Tensor, "B N"]:
+        """Log-density of each point in the cluster of its set, or a bound on it; randomness is the generator's."""
+
+
+@final
+class GaussianHead(DensityHead):
+    """A normal density with a diagonal covariance (DAC, Eq. 13): the context is the mean and what gives the width."""
+
+    def __init__(self, n_features: int) -> None:
+        super().__init__()
+        _check_positive(n_features=n_features)
+        self.context_width = 2 * n_features
+
+    def parameters_of(self, context: Float[Tensor, "*B P"]) -> tuple[Float[Tensor, "*B D"], Float[Tensor, "*B D"]]:
+        """Mean and standard deviations that contexts stand for."""
+        return _mean_and_deviation(context)
+
+    def log_prob(
+        self,
+        x: Float[Tensor, "B N D"],
+        context: Float[Tensor, "B P"],
+        generator: Generator,  # noqa: ARG002  (nothing is drawn)
+    ) -> Float[Tensor, "B N"]:
+        """Log-density of each point."""
+        return _normal_log_prob(x, *self.parameters_of(context.unsqueeze(1)))
+
+
+@final
+class FlowHead(DensityHead):
+    """A masked autoregressive flow (DAC, Eq. 14): affine blocks turn points into standard normal noise.
+
+    In each block a coordinate is scaled and moved by what a network of two hidden layers makes of the coordinates
+    before it and of the context; the order of the coordinates is reversed from block to block. Three details are those
+    of zuko and not of the program that DAC was published with: the first coordinate of every block depends on the
+    context, there it has learned constants; the logarithm of the scale is kept within ±log 1000 by a smooth bound,
+    there the scale is a softplus; and with one coordinate, where that program fails, this is a Gaussian.
+    """
+
+    def __init__(self, n_features: int, context_width: int = 128, blocks: int = 4, hidden: int = 128) -> None:
+        super().__init__()
+        _check_positive(n_features=n_features, context_width=context_width, blocks=blocks, hidden=hidden)
+        self.n_features = n_features
+        self.context_width = context_width
+        self.blocks = nn.ModuleList(
+            _AffineBlock(n_features, context_width, hidden, reverse=i % 2 == 1) for i in range(blocks)
+        )
+
+    def transform(self, context: Float[Tensor, "B P"]) -> ComposedTransform:
+        """Map from points (B, N, D) to noise, with its inverse and the logarithm of its Jacobian's determinant."""
+        return ComposedTransform(*(block(context) for block in self.blocks))
+
+    def log_prob(
+        self,
+        x: Float[Tensor, "B N D"],
+        context: Float[Tensor, "B P"],
+        generator: Generator,  # noqa: ARG002  (nothing is drawn)
+    ) -> Float[Tensor, "B N"]:
+        """Log-density of each point."""
+        noise, log_determinant = self.transform(context).call_and_ladj(x)
+        log_density: Tensor = _standard_log_prob(noise) + log_determinant
+        return log_density
+
+    def sample(self, context: Float[Tensor, "B P"], n: int, generator: Generator) -> Float[Tensor, "B n D"]:
+        """Draw that many points of each cluster."""
+        shape = (len(context), n, self.n_features)
+        points: Tensor = self.transform(context).inv(_randn(shape, context, generator))
+        return points
+
+
+@final
+class StatisticianHead(DensityHead):
+    """A variational autoencoder that knows the cluster: posterior, prior and decoder all see the context (DAC, 6.1).
+
+    The prior of the code is a flow. What ``log_prob`` gives is a lower bound, estimated with one draw of the code;
+    ``per_feature`` divides it by the number of features, as published, lest it outweigh the other terms of a loss.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        context_width: int,
+        latent: int = 16,
+        hidden: int = 128,
+        likelihood: Literal["gaussian", "bernoulli"] = "gaussian",
+        *,
+        per_feature: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_positive(n_features=n_features, context_width=context_width, latent=latent, hidden=hidden)
+        if likelihood not in {"gaussian", "bernoulli"}:
+            raise ConfigError(f"likelihood={likelihood!r} is unknown; take 'gaussian' or 'bernoulli'.")
+        self.n_features = n_features
+        self.context_width = context_width
+        self.latent = latent
+        self.likelihood = likelihood
+        self.per_feature = per_feature
+        self.encoder = _ContextNetwork(n_features, context_width, hidden, 2 * latent)
+        self.prior = FlowHead(latent, context_width, hidden=hidden)
+        self.decoder = _ContextNetwork(
+            latent, context_width, hidden, n_features * (2 if likelihood == "gaussian" else 1)
+        )
+
+    def log_prob(
+        self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
+    ) -> Float[Tensor, "B N"]:
+        """Evidence lower bound of each point from one draw of its code, per feature unless told otherwise."""
+        mean, deviation = self.posterior(x, context)
+        code = mean + deviation * _randn(mean.shape, mean, generator)
+        divergence = _normal_log_prob(code, mean, deviation) - self.prior.log_prob(code, context, generator)
+        bound = self.decoded_log_prob(x, code, context) - divergence
+        return bound / self.n_features if self.per_feature else bound
+
+    def posterior(
+        self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]
+    ) -> tuple[Float[Tensor, "B N Z"], Float[Tensor, "B N Z"]]:
+        """Mean and standard deviations of the code of each point."""
+        return _mean_and_deviation(self.encoder(x, context))
+
+    def decoded_log_prob(
+        self, x: Float[Tensor, "B N D"], code: Float[Tensor, "B N Z"], context: Float[Tensor, "B P"]
+    ) -> Float[Tensor, "B N"]:
+        """Log-likelihood of each point given its code."""
+        decoded: Tensor = self.decoder(code, context)
+        if self.likelihood == "gaussian":
+            return _normal_log_prob(x, *_mean_and_deviation(decoded))
+        return (x * decoded - softplus(decoded)).sum(dim=-1)
+
+
+class _AffineBlock(nn.Module):
+    """One block of a flow: a coordinate is scaled and moved by the coordinates before it and by the context."""
+
+    def __init__(self, n_features: int, context_width: int, hidden: int, *, reverse: bool) -> None:
+        super().__init__()
+        self.n_features = n_features
+        order = torch.arange(n_features)
+        self.network = MaskedMLP(
+            _dependencies(order.flip(0) if reverse else order, context_width).repeat_interleave(2, dim=0),
+            hidden_features=(hidden, hidden),
+            activation=nn.ELU,
+        )
+
+    def forward(self, context: Float[Tensor, "B P"]) -> AutoregressiveTransform:
+        """Map of points (B, N, D) that belongs to a context."""
+        first, *rest = self.network
+        weight = first.mask * first.weight
+        # The context's part of the first layer is computed once per set, not once per point.
+        from_context = linear(context, weight[:, self.n_features :], first.bias).unsqueeze(1)
+
+        def given_earlier(x: Tensor) -> DependentTransform:
+            values = linear(x, weight[:, : self.n_features]) + from_context
+            for layer in rest:
+                values = layer(values)
+            move, log_scale = values.reshape(*x.shape, 2).unbind(-1)
+            return DependentTransform(MonotonicAffineTransform(move, log_scale), 1)
+
+        return AutoregressiveTransform(given_earlier, self.n_features)
+
+
+class _ContextNetwork(nn.Module):
+    """Two hidden layers with ELU; the context is added to the first one."""
+
+    def __init__(self, in_width: int, context_width: int, hidden: int, out_width: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(in_width, hidden)
+        self.first_context = nn.Linear(context_width, hidden, bias=False)
+        self.rest = nn.Sequential(nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, out_width))
+
+    def forward(self, x: Float[Tensor, "B N X"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N Y"]:
+        """Result for each point of each set."""
+        result: Tensor = self.rest(elu(self.first(x) + self.first_context(context).unsqueeze(1)))
+        return result
+
+
+def _dependencies(order: Tensor, context_width: int) -> Bool[Tensor, "D DP"]:
+    """Which coordinates and context numbers each coordinate may depend on."""
+    on_context = torch.ones((len(order), context_width), dtype=torch.bool)
+    return torch.cat((order.unsqueeze(1) > order, on_context), dim=1)
+
+
+def _mean_and_deviation(raw: Tensor) -> tuple[Tensor, Tensor]:
+    mean, width = raw.chunk(2, dim=-1)
+    return mean, softplus(width) + LEAST_DEVIATION
+
+
+def _normal_log_prob(x: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    return _standard_log_prob((x - mean) / deviation) - deviation.log().sum(dim=-1)
+
+
+def _standard_log_prob(noise: Tensor) -> Tensor:
+    return -0.5 * (noise.square().sum(dim=-1) + noise.shape[-1] * math.log(2 * math.pi))
+
+
+def _randn(shape: tuple[int, ...], like: Tensor, generator: Generator) -> Tensor:
+    return torch.randn(shape, generator=generator, device=like.device, dtype=like.dtype)
+
+
+def _check_positive(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ConfigError(f"{name}={size} must be at least 1.")

@@ -1,0 +1,154 @@
+"""Mixtures of Gaussians with diagonal covariances: densities, maximum-likelihood steps, and how many components."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+NEAR = 3.0
+"""Distance between means, in sums of deviations, beyond which two components are not one."""
+ONE_IN_A_MILLION = 4.753
+"""Standard deviations that a normal number exceeds so rarely."""
+
+
+def diagonal_log_prob(
+    x: Float[Tensor, "*B N D"], mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]
+) -> Float[Tensor, "*B N K"]:
+    """Log-density of every point under every component, by products of matrices: no (N, K, D) tensor."""
+    precision = deviation.square().reciprocal()
+    squares = (
+        x.square() @ precision.mT
+        - 2 * x @ (mean * precision).mT
+        + (mean.square() * precision).sum(dim=-1).unsqueeze(-2)
+    )
+    volume = deviation.log().sum(dim=-1) + 0.5 * x.shape[-1] * math.log(2 * math.pi)
+    return -0.5 * squares.clamp(min=0) - volume.unsqueeze(-2)
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """Components with their shares; every deviation is held near one that is expected, as by so many points more."""
+
+    share: Float[Tensor, " K"]
+    mean: Float[Tensor, "K D"]
+    deviation: Float[Tensor, "K D"]
+    expected: Float[Tensor, "K D"]
+    """Deviations that the components are expected to have."""
+    trust: float
+    """Number of points that the expectation counts as."""
+
+    def joint(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
+        """Log-density of every point together with every component."""
+        return diagonal_log_prob(x, self.mean, self.deviation) + self.share.log()
+
+    def keep(self, index: Tensor) -> "Mixture":
+        """Some of the components, their shares scaled to sum to one."""
+        share = self.share[index]
+        return Mixture(share / share.sum(), self.mean[index], self.deviation[index], self.expected[index], self.trust)
+
+    def with_more(
+        self, share: Float[Tensor, " K"], mean: Float[Tensor, "K D"], deviation: Float[Tensor, "K D"]
+    ) -> "Mixture":
+        """The components and some more, which take their shares from the others."""
+        return Mixture(
+            torch.cat((self.share * (1 - share.sum()), share)),
+            torch.cat((self.mean, mean)),
+            torch.cat((self.deviation, deviation)),
+            torch.cat((self.expected, deviation)),
+            self.trust,
+        )
+
+
+def explained(x: Float[Tensor, "N D"], mixture: Mixture) -> Bool[Tensor, " N"]:
+    """Which points are where some component has its points, but for one in a million."""
+    squares = -2 * (diagonal_log_prob(x, mixture.mean, mixture.deviation) - _peak(mixture))
+    # Wilson and Hilferty's approximation of the chi-squared distribution's quantile.
+    ninth = 2 / (9 * x.shape[1])
+    return squares.amin(dim=1) < x.shape[1] * (1 - ninth + ONE_IN_A_MILLION * math.sqrt(ninth)) ** 3
+
+
+def _peak(mixture: Mixture) -> Float[Tensor, " K"]:
+    """Log-density of each component at its mean."""
+    return -mixture.deviation.log().sum(dim=1) - 0.5 * mixture.mean.shape[1] * math.log(2 * math.pi)
+
+
+def fit_moments(
+    x: Float[Tensor, "N D"], weight: Float[Tensor, "N K"], expected: Float[Tensor, "K D"], trust: float
+) -> Mixture:
+    """The M-step: shares, means and deviations of weighted points."""
+    count = weight.sum(dim=0).clamp(min=1e-6)
+    mean = (weight.mT @ x) / count.unsqueeze(1)
+    variance = (weight.mT @ x.square()) / count.unsqueeze(1) - mean.square()
+    pull = trust / (trust + count.unsqueeze(1))
+    deviation = ((1 - pull) * variance.clamp(min=0) + pull * expected.square()).sqrt()
+    return Mixture(count / count.sum(), mean, deviation, expected, trust)
+
+
+def refine(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
+    """Expectation and maximisation in turn."""
+    for _ in range(steps):
+        mixture = fit_moments(x, mixture.joint(x).softmax(dim=1), mixture.expected, mixture.trust)
+    return mixture
+
+
+def cost_of_component(x: Float[Tensor, "N D"]) -> float:
+    """Log-likelihood that one more component must bring: half its numbers times log N (Schwarz's criterion)."""
+    return 0.5 * (2 * x.shape[1] + 1) * math.log(max(2, len(x)))
+
+
+def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixture:
+    """Drop components and join pairs of them as long as the likelihood loses less than they cost."""
+    cost = cost_of_component(x)
+    while len(mixture.share) > 1:
+        joint = mixture.joint(x)
+        total = joint.logsumexp(dim=1)
+        responsibility = (joint - total.unsqueeze(1)).exp()
+        without, dropped = _best_drop(responsibility, mixture)
+        joined_loss, pair = _best_join(x, joint, total, responsibility, mixture)
+        if min(without, joined_loss) >= cost:
+            break
+        if without <= joined_loss:
+            kept = torch.arange(len(mixture.share), device=x.device) != dropped
+            mixture = mixture.keep(kept)
+        else:
+            first, second = pair
+            weight = responsibility.clone()
+            weight[:, first] += weight[:, second]
+            kept = torch.arange(len(mixture.share), device=x.device) != second
+            expected = mixture.expected.clone()
+            expected[first] = torch.minimum(expected[first], expected[second])
+            mixture = fit_moments(x, weight[:, kept], expected[kept], mixture.trust)
+        mixture = refine(x, mixture, steps)
+    return mixture
+
+
+def _best_drop(responsibility: Tensor, mixture: Mixture) -> tuple[float, int]:
+    """Least loss of log-likelihood when one component is dropped and the others stay as they are."""
+    loss = -torch.log1p(-responsibility.clamp(max=1 - 1e-7)).sum(dim=0)
+    loss += len(responsibility) * torch.log1p(-mixture.share.clamp(max=1 - 1e-7))
+    least = loss.min(dim=0)
+    return float(least.values), int(least.indices)
+
+
+def _best_join(
+    x: Tensor, joint: Tensor, total: Tensor, responsibility: Tensor, mixture: Mixture
+) -> tuple[float, tuple[int, int]]:
+    """Least loss of log-likelihood when two components near each other become one."""
+    first, second = torch.triu_indices(len(mixture.share), len(mixture.share), offset=1, device=x.device)
+    gap = (mixture.mean[first] - mixture.mean[second]).abs() / (mixture.deviation[first] + mixture.deviation[second])
+    near = gap.amax(dim=1) < NEAR
+    first, second = first[near], second[near]
+    if len(first) == 0:
+        return math.inf, (0, 0)
+    expected = torch.minimum(mixture.expected[first], mixture.expected[second])
+    merged = fit_moments(x, responsibility[:, first] + responsibility[:, second], expected, mixture.trust)
+    share = (mixture.share[first] + mixture.share[second]).log()
+    rest = torch.log1p(-(responsibility[:, first] + responsibility[:, second]).clamp(max=1 - 1e-6)) + total.unsqueeze(1)
+    after = torch.logaddexp(rest, diagonal_log_prob(x, merged.mean, merged.deviation) + share)
+    loss = total.sum() - after.sum(dim=0)
+    least = loss.min(dim=0)
+    return float(least.values), (int(first[least.indices]), int(second[least.indices]))
+
+

@@ -1,0 +1,310 @@
+"""A recipe file -> tasks, model and training -> a checkpoint; the same file gives the same checkpoint again."""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import torch
+from torch import Generator
+
+from coterie import __version__
+from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.config import from_dict, to_dict
+from coterie.data.files import write_atomically
+from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
+from coterie.metrics import adjusted_rand_index
+from coterie.models import MODELS
+from coterie.models.base import SetModel, build
+from coterie.registry import file_digest, is_name, is_path, pretrained_path
+from coterie.structures import TaskBatch, TaskSampler
+from coterie.tasks import TASKS
+from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training.state import LOG_FILE, STATE_FILE
+
+EVALUATION_BATCHES = 20
+"""Batches that are held out; they come from a generator of their own."""
+LICENCE = "BSD-3-Clause"
+RECIPE_FILE = "recipe.json"
+"""File in a run's folder that says what the run is of."""
+
+Part = TypeVar("Part")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class RecipeFile:
+    """What a recipe file has in it."""
+
+    name: str
+    summary: str
+    seed: int
+    batch_size: int
+    model: dict[str, Any]
+    """``method``, a key of MODELS, and the settings of its configuration."""
+    tasks: dict[str, Any]
+    """``kind``, a key of TASKS, and the settings of the sampler."""
+    train: dict[str, Any]
+    """Settings of TrainConfig."""
+    start: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """All that decides what a checkpoint will be."""
+
+    name: str
+    """Name of the checkpoint; what it stands for never changes."""
+    summary: str
+    """What it is for, in a sentence."""
+    method: str
+    """Key of MODELS."""
+    model: Any
+    """Configuration of the model."""
+    tasks: TaskSampler
+    """Where the training sets come from."""
+    batch_size: int
+    """Sets in a batch."""
+    train: TrainConfig
+    """How to optimise."""
+    seed: int
+    """Of the first weights and of all sets."""
+    source: Mapping[str, Any]
+    """The file's own content, for the card."""
+    start: str | Path | None = None
+    """Weights to begin from, by registered name or by path, instead of random ones."""
+
+
+def read_recipe(path: str | Path) -> Recipe:
+    """Read and check a recipe file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file with all that ``RecipeFile`` has. If ``start`` is a path, it begins at the file's folder.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, or if something in it is missing, unknown, or of the wrong kind.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no recipe file {str(path)!r}. Check the path.")
+    try:
+        return recipe_from(tomllib.loads(path.read_text(encoding="utf-8")), folder=path.parent)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} is not a TOML file: {error}.") from error
+    except ConfigError as error:
+        raise ConfigError(f"Recipe {str(path)!r}: {error}") from error
+
+
+def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
+    """Check the content of a recipe file; paths in it begin at the folder."""
+    file = from_dict(RecipeFile, source)
+    if not is_name(file.name):
+        raise ConfigError(f"name = {file.name!r} must be of small letters, digits, and hyphens between them.")
+    if file.seed < 0 or file.batch_size < 1:
+        raise ConfigError(f"seed = {file.seed} must be at least 0, and batch_size = {file.batch_size} at least 1.")
+    method, model = _taken_out(file.model, "method", "[model]")
+    kind, tasks = _taken_out(file.tasks, "kind", "[tasks]")
+    optimisation = from_dict(TrainConfig, file.train)
+    if optimisation.steps < 1:
+        raise ConfigError(f"[train] has steps = {optimisation.steps}; at least 1 is needed.")
+    starts_from_path = file.start is not None and is_path(file.start)
+    return Recipe(
+        name=file.name,
+        summary=file.summary,
+        method=method,
+        model=from_dict(_chosen(_trained_on_tasks(), method, "[model] has method").Config, model),
+        tasks=_sampler(_chosen(TASKS, kind, "[tasks] has kind"), tasks),
+        batch_size=file.batch_size,
+        train=optimisation,
+        seed=file.seed,
+        source=source,
+        start=folder / str(file.start) if starts_from_path else file.start,
+    )
+
+
+def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], None] | None = None) -> Path:
+    """Train as the recipe says, going on from what the folder holds.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What to do.
+    folder : Path
+        Where the run is kept: its state, its log and its checkpoint. It is made if it does not exist.
+    on_log : callable, optional
+        Called after every step.
+
+    Returns
+    -------
+    Path
+        The checkpoint, written into the folder. One recipe, one version of torch, one kind of processor and one number
+        of threads give one file, however often training was stopped.
+
+    Raises
+    ------
+    TrainingError
+        If the folder holds a run of another recipe, or if the loss is no longer a number.
+    WeightsError
+        If the weights to begin from do not fit.
+    """
+    generator = Generator().manual_seed(recipe.seed)
+    model = build(_trained_on_tasks()[recipe.method], recipe.model, generator)
+    held_out = Generator().manual_seed(recipe.seed + 1)
+    fixed = [recipe.tasks.sample(recipe.batch_size, held_out) for _ in range(EVALUATION_BATCHES)]
+    _check_features(recipe, fixed[0])
+    start = None if recipe.start is None else _begin_from(recipe.start, model, recipe.method)
+    _claim(folder, recipe, start)
+    batches = task_batches(recipe.tasks, batch_size=recipe.batch_size, generator=generator)
+    train(
+        model,
+        batches,
+        recipe.train,
+        generator=generator,
+        on_log=on_log,
+        evaluate=lambda: held_out_loss(model, fixed),
+        folder=folder,
+    )
+    card = {
+        "method": recipe.method,
+        "coterie": __version__,
+        "name": recipe.name,
+        "summary": recipe.summary,
+        "licence": LICENCE,
+        "model": to_dict(recipe.model),
+        "recipe": dict(recipe.source),
+        "start": start,
+        "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
+        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
+    }
+    path = folder / f"{recipe.name}.safetensors"
+    save_checkpoint(path, model.state_dict(), card, force=True)
+    return path
+
+
+def held_out_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
+    """Mean loss, and means of its parts."""
+    sums: dict[str, float] = {}
+    with torch.no_grad():
+        for batch in batches:
+            loss = model.loss(batch, Generator().manual_seed(0))
+            for name, value in {"loss": float(loss.total), **loss.parts}.items():
+                sums[name] = sums.get(name, 0.0) + value
+    return {name: value / len(batches) for name, value in sums.items()}
+
+
+def held_out_scores(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
+    """Mean adjusted Rand index of the sets, and the share of them whose number of clusters was found."""
+    agreements, found_numbers = [], []
+    for batch in batches:
+        with torch.no_grad():
+            clusterings = model.cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
+        for found, labels, valid in zip(clusterings, batch.labels, batch.valid, strict=True):
+            truth = labels[valid]
+            agreements.append(adjusted_rand_index(truth.tolist(), found.labels[valid].tolist()))
+            found_numbers.append(found.n_clusters == len(truth.unique()))
+    return {
+        "adjusted_rand_index": sum(agreements) / len(agreements),
+        "right_number_of_clusters": sum(found_numbers) / len(found_numbers),
+    }
+
+
+def seconds_trained(folder: Path) -> float:
+    """Time that the steps of a run took, over all the times that it was taken up."""
+    total = before = 0.0
+    for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines():
+        now = float(json.loads(line)["seconds"])
+        total += now - before if now >= before else now  # each time counts from 0
+        before = now
+    return total
+
+
+def _trained_on_tasks() -> dict[str, type[SetModel]]:
+    return {name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)}
+
+
+def _taken_out(settings: Mapping[str, Any], key: str, section: str) -> tuple[Any, dict[str, Any]]:
+    """Value of one key, and the other settings."""
+    if key not in settings:
+        raise ConfigError(f"{section} lacks the setting {key!r}.")
+    return settings[key], {name: value for name, value in settings.items() if name != key}
+
+
+def _chosen(known: Mapping[str, Part], name: object, what: str) -> Part:
+    if not isinstance(name, str) or name not in known:
+        raise ConfigError(f"{what} = {name!r}; known are: {', '.join(known)}.")
+    return known[name]
+
+
+def _sampler(kind: Any, settings: Mapping[str, Any]) -> TaskSampler:
+    sampler: TaskSampler = from_dict(kind, settings)
+    return sampler
+
+
+def _check_features(recipe: Recipe, batch: TaskBatch) -> None:
+    """Refuse a network that is made for points of another width than the tasks have."""
+    wanted = to_dict(recipe.model).get("n_features", batch.x.shape[2])
+    if wanted != batch.x.shape[2]:
+        raise ConfigError(
+            f"[model] has n_features = {wanted}, and the points of [tasks] have {batch.x.shape[2]} features. "
+            "Make them equal."
+        )
+
+
+def _begin_from(start: str | Path, model: SetModel, method: str) -> dict[str, str]:
+    """Put weights into the model; say which ones, for the card."""
+    path = pretrained_path(start)
+    tensors, card = load_checkpoint(path)
+    if card.get("method") != method:
+        raise WeightsError(
+            f"start = {str(start)!r} has weights of the method {card.get('method')!r}, and the recipe is for "
+            f"{method!r}. Begin from other weights."
+        )
+    own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    given = {name: tuple(value.shape) for name, value in tensors.items()}
+    unlike = [name for name in sorted(own.keys() | given.keys()) if own.get(name) != given.get(name)]
+    if unlike:
+        first = unlike[0]
+        raise WeightsError(
+            f"start = {str(start)!r} does not fit the recipe's [model]: {len(unlike)} tensors differ, such as "
+            f"{first!r}, of shape {given.get(first, 'none')} there and {own.get(first, 'none')} here. "
+            f"Take over its settings: {card.get('model')}."
+        )
+    model.load_state_dict(tensors)
+    return {"name": str(card.get("name", path.stem)), "sha256": file_digest(path)}
+
+
+def _claim(folder: Path, recipe: Recipe, start: dict[str, str] | None) -> None:
+    """Make the folder, note what the run in it is of, and refuse a folder that has another run."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(folder)!r} cannot be a folder for the run: {error.strerror or error}.") from error
+    # Neither the name nor the summary decides what is computed.
+    decisive = {key: value for key, value in recipe.source.items() if key not in {"name", "summary"}}
+    claim = dict(_flattened(json.loads(json.dumps(decisive | {"start": start}))))
+    path = folder / RECIPE_FILE
+    if path.exists():
+        held = dict(_flattened(json.loads(path.read_text(encoding="utf-8"))))
+        unlike = sorted(key for key in claim.keys() | held.keys() if claim.get(key) != held.get(key))
+        if unlike:
+            raise TrainingError(
+                f"{str(folder)!r} holds a run of another recipe; they differ in {', '.join(unlike)}. "
+                "Use the recipe that it was begun with, or another folder."
+            )
+    write_atomically(path, json.dumps(claim, indent=2, sort_keys=True) + "\n", force=True)
+
+
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their dotted names."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

@@ -1,0 +1,27 @@
+"""Streams of batches: the rows of one data set for some epochs, or labelled sets without end."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Generator, Tensor
+
+from coterie.structures import PointBatch, TaskBatch, TaskSampler
+
+
+def point_batches(
+    x: Tensor, *, batch_size: int, epochs: int, generator: Generator, weight: Tensor | None = None
+) -> Iterator[PointBatch]:
+    """Minibatches of the rows of x, shuffled anew every epoch; the last of an epoch may be smaller."""
+    for _ in range(epochs):
+        order = torch.randperm(len(x), generator=generator, device=generator.device)
+        batches = torch.split(order, batch_size)
+        for position, index in enumerate(batches, start=1):
+            yield PointBatch(
+                x[index], index, None if weight is None else weight[index], ends_epoch=position == len(batches)
+            )
+
+
+def task_batches(sampler: TaskSampler, *, batch_size: int, generator: Generator) -> Iterator[TaskBatch]:
+    """Labelled sets without end, each drawn when it is asked for: the generator's state says what will follow."""
+    while True:
+        yield sampler.sample(batch_size, generator)

@@ -1,0 +1,311 @@
+"""Attention: laws that all blocks obey in every published flavour, and the formulae by hand."""
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+
+from coterie.errors import ConfigError
+from coterie.nn.attention import ISAB, MAB, PMA, SAB, AttentionConfig, ISABStack
+
+WIDTH, INDUCING = 12, 5
+FLAVOURS = {
+    "default": AttentionConfig(WIDTH, 4, INDUCING),
+    "dac": AttentionConfig(WIDTH, 4, INDUCING, layer_norm=False, scale="model"),
+    "attention-based": AttentionConfig(
+        WIDTH, 3, INDUCING, residual="input", feed_forward="linear", output_map=True, scale="model"
+    ),
+}
+EACH_FLAVOUR = pytest.mark.parametrize("config", FLAVOURS.values(), ids=FLAVOURS.keys())
+Block = TypeVar("Block", bound=nn.Module)
+Encode = Callable[[Tensor, Tensor | None], Tensor]
+
+
+def generator(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def built(make: Callable[[], Block], seed: int = 0) -> Block:
+    """A block in double precision with known weights; torch's own random state stays."""
+    with torch.random.fork_rng(devices=[]):
+        torch.random.set_rng_state(generator(seed).get_state())
+        return make().double()
+
+
+def points(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=generator(seed), dtype=torch.float64)
+
+
+def some_valid(sets: int, count: int, seed: int = 2) -> Tensor:
+    """Other points in every set, and other numbers of them."""
+    valid = torch.rand((sets, count), generator=generator(seed)) < torch.linspace(0.3, 0.8, sets).unsqueeze(1)
+    valid[:, 1] = True
+    return valid
+
+
+def encoders(config: AttentionConfig) -> dict[str, Encode]:
+    """All blocks that give every point of a set something."""
+    sab, isab = built(lambda: SAB(WIDTH, config)), built(lambda: ISAB(WIDTH, config))
+    untied, tied = built(lambda: ISABStack(WIDTH, 3, config)), built(lambda: ISABStack(WIDTH, 3, config, tied=True))
+    return {
+        "SAB": sab,
+        "ISAB": lambda x, valid: isab(x, isab.pool(x, valid)),
+        "ISABStack": lambda x, valid: untied(x, valid)[0],
+        "tied ISABStack": lambda x, valid: tied(x, valid)[0],
+    }
+
+
+def poolers(config: AttentionConfig) -> dict[str, Encode]:
+    """All blocks that summarise a set."""
+    pma, isab = built(lambda: PMA(WIDTH, 3, config)), built(lambda: ISAB(WIDTH, config))
+    stack = built(lambda: ISABStack(WIDTH, 3, config))
+    return {"PMA": pma, "ISAB": isab.pool, "ISABStack": lambda x, valid: torch.cat(stack(x, valid)[1], dim=1)}
+
+
+def after_attention(block: MAB, query: Tensor, attended: Tensor | float) -> Tensor:
+    """What a block makes of the result of attention, written out."""
+    config = block.config
+    hidden = (query if config.residual == "input" else block.query(query)) + attended
+    if config.layer_norm:
+        hidden = normalised(hidden)
+    change = hidden @ block.forward_map.weight.T + block.forward_map.bias
+    hidden = hidden + (change.clamp(min=0) if config.feed_forward == "relu" else change)
+    return normalised(hidden) if config.layer_norm else hidden
+
+
+def normalised(hidden: Tensor) -> Tensor:
+    """Layer norm before it has learned anything."""
+    spread = hidden.var(dim=2, correction=0, keepdim=True) + 1e-5
+    return (hidden - hidden.mean(dim=2, keepdim=True)) / spread.sqrt()
+
+
+def assert_same(left: Tensor, right: Tensor) -> None:
+    torch.testing.assert_close(left, right, atol=1e-11, rtol=1e-11)
+
+
+@EACH_FLAVOUR
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_order_of_points_is_of_no_matter(config: AttentionConfig, masked: bool) -> None:
+    x = points(3, 9, WIDTH)
+    valid = some_valid(3, 9) if masked else None
+    order = torch.randperm(9, generator=generator())
+    shuffled = None if valid is None else valid[:, order]
+    for encode in encoders(config).values():
+        assert_same(encode(x[:, order], shuffled), encode(x, valid)[:, order])
+    for pool in poolers(config).values():
+        assert_same(pool(x[:, order], shuffled), pool(x, valid))
+
+
+@EACH_FLAVOUR
+def test_queries_move_along_and_keys_do_not_matter(config: AttentionConfig) -> None:
+    block = built(lambda: MAB(WIDTH, 7, config))
+    x, y, valid = points(2, 4, WIDTH), points(2, 6, 7, seed=3), some_valid(2, 6)
+    queries, keys = torch.randperm(4, generator=generator()), torch.randperm(6, generator=generator())
+    assert_same(block(x[:, queries], y[:, keys], valid[:, keys]), block(x, y, valid)[:, queries])
+
+
+@EACH_FLAVOUR
+def test_masking_is_removal(config: AttentionConfig) -> None:
+    x, valid = points(4, 11, WIDTH), some_valid(4, 11)
+    assert len(set(valid.sum(dim=1).tolist())) > 1
+    for encode in encoders(config).values():
+        for result, own, there in zip(encode(x, valid), x, valid, strict=True):
+            assert_same(result[there], encode(own[there].unsqueeze(0), None)[0])
+    for pool in poolers(config).values():
+        for result, own, there in zip(pool(x, valid), x, valid, strict=True):
+            assert_same(result, pool(own[there].unsqueeze(0), None)[0])
+
+
+@EACH_FLAVOUR
+def test_what_stands_where_no_point_is_has_no_effect(config: AttentionConfig) -> None:
+    x, valid = points(3, 8, WIDTH), some_valid(3, 8)
+    other = torch.where(valid.unsqueeze(2), x, torch.full_like(x, -1e8))
+    for encode in encoders(config).values():
+        assert torch.equal(encode(other, valid)[valid], encode(x, valid)[valid])
+    for pool in poolers(config).values():
+        assert torch.equal(pool(other, valid), pool(x, valid))
+
+
+@EACH_FLAVOUR
+def test_no_mask_is_a_mask_that_hides_nothing(config: AttentionConfig) -> None:
+    x = points(2, 5, WIDTH)
+    for encode in (encoders(config) | poolers(config)).values():
+        assert_same(encode(x, torch.ones(2, 5, dtype=torch.bool)), encode(x, None))
+
+
+@EACH_FLAVOUR
+def test_without_a_key_attention_adds_nothing(config: AttentionConfig) -> None:
+    """Also where keys are hidden in one set alone, and where there is none to hide."""
+    block = built(lambda: MAB(WIDTH, 7, config))
+    x, y = points(2, 4, WIDTH).requires_grad_(), points(2, 6, 7, seed=3).requires_grad_()
+    valid = torch.stack([torch.ones(6, dtype=torch.bool), torch.zeros(6, dtype=torch.bool)])
+    result = block(x, y, valid)
+    assert_same(result[0], block(x, y)[0])
+    assert_same(result[1], after_attention(block, x, 0.0)[1])
+    assert_same(block(x, y[:, :0], valid[:, :0]), after_attention(block, x, 0.0))
+    result[1].square().sum().backward()
+    for name, value in {"x": x, "y": y, **dict(block.named_parameters())}.items():
+        assert value.grad is not None
+        assert value.grad.isfinite().all(), name
+    assert y.grad is not None
+    assert not y.grad.any()
+
+
+@EACH_FLAVOUR
+def test_sets_without_a_point_are_finite(config: AttentionConfig) -> None:
+    x, valid = points(2, 6, WIDTH), torch.zeros(2, 6, dtype=torch.bool)
+    sab, stack = built(lambda: SAB(WIDTH, config)), built(lambda: ISABStack(WIDTH, 3, config))
+    given = x.clone().requires_grad_()
+    result = stack(sab(given, valid), valid)[0]
+    result.square().sum().backward()
+    assert result.isfinite().all()
+    for value in (given, *sab.parameters(), *stack.parameters()):
+        assert value.grad is not None
+        assert value.grad.isfinite().all()
+
+
+@EACH_FLAVOUR
+def test_attending_to_one_key_is_to_add_its_value(config: AttentionConfig) -> None:
+    block = built(lambda: MAB(WIDTH, 7, config))
+    x, y = points(2, 4, WIDTH), points(2, 1, 7, seed=3)
+    expected = after_attention(block, x, block.mix(block.value(y)))
+    assert_same(block(x, y), expected)
+    nn.init.zeros_(block.key.weight)
+    assert_same(block(x, y), expected)
+    if config is FLAVOURS["dac"]:
+        hidden = block.query(x) + block.value(y)
+        assert_same(block(x, y), hidden + block.forward_map(hidden).relu())
+
+
+@EACH_FLAVOUR
+def test_attention_by_hand(config: AttentionConfig) -> None:
+    block = built(lambda: MAB(WIDTH, 7, config))
+    x, y, valid = points(2, 4, WIDTH), points(2, 6, 7, seed=3), some_valid(2, 6)
+    query, key, value = block.query(x), block.key(y), block.value(y)
+    part = WIDTH // config.heads
+    heads = []
+    for first in range(0, WIDTH, part):
+        columns = slice(first, first + part)
+        logits = query[..., columns] @ key[..., columns].mT / math.sqrt(WIDTH if config.scale == "model" else part)
+        weights = logits.exp() * valid.unsqueeze(1)
+        heads.append(weights / weights.sum(dim=2, keepdim=True) @ value[..., columns])
+    assert_same(block(x, y, valid), after_attention(block, x, block.mix(torch.cat(heads, dim=2))))
+
+
+@EACH_FLAVOUR
+def test_sets_of_a_batch_do_not_see_each_other(config: AttentionConfig) -> None:
+    x, valid = points(3, 7, WIDTH), some_valid(3, 7)
+    for encode in (encoders(config) | poolers(config)).values():
+        together = encode(x, valid)
+        for i in range(3):
+            assert_same(together[i : i + 1], encode(x[i : i + 1], valid[i : i + 1]))
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@EACH_FLAVOUR
+def test_points_can_attend_to_summaries_made_before(config: AttentionConfig, tied: bool) -> None:
+    stack = built(lambda: ISABStack(WIDTH, 3, config, tied=tied))
+    x, valid = points(2, 6, WIDTH), some_valid(2, 6)
+    encoded, summaries = stack(x, valid)
+    assert len(summaries) == 3
+    assert all(summary.shape == (2, INDUCING, WIDTH) for summary in summaries)
+    assert_same(stack.attend(x, summaries), encoded)
+    new = torch.cat([points(2, 5, WIDTH, seed=9), x], dim=1)
+    assert_same(stack.attend(new, summaries)[:, 5:], encoded)
+    with pytest.raises(ValueError, match="shorter"):
+        stack.attend(x, summaries[:2])
+
+
+def count(module: nn.Module) -> int:
+    return sum(value.numel() for value in module.parameters())
+
+
+def mab_count(query_width: int, key_width: int, config: AttentionConfig) -> int:
+    maps = [query_width, key_width, key_width, config.width] + [config.width] * config.output_map
+    return sum((width + 1) * config.width for width in maps) + 4 * config.width * config.layer_norm
+
+
+def isab_count(in_width: int, config: AttentionConfig) -> int:
+    seeds = config.inducing * config.width
+    return seeds + mab_count(config.width, in_width, config) + mab_count(in_width, config.width, config)
+
+
+@EACH_FLAVOUR
+def test_numbers_of_parameters(config: AttentionConfig) -> None:
+    assert count(MAB(WIDTH, 7, config)) == mab_count(WIDTH, 7, config)
+    assert count(SAB(WIDTH, config)) == mab_count(WIDTH, WIDTH, config)
+    assert count(PMA(7, 3, config)) == 3 * WIDTH + mab_count(WIDTH, 7, config)
+    one = isab_count(WIDTH, config)
+    assert count(ISAB(WIDTH, config)) == one
+    for depth, tied in ((0, 0), (1, 1), (2, 2), (5, 2)):
+        assert count(ISABStack(WIDTH, depth, config)) == depth * one
+        assert count(ISABStack(WIDTH, depth, config, tied=True)) == tied * one
+
+
+@pytest.mark.parametrize(("tied", "published"), [(True, 629_253), (False, 1_174_021)])
+def test_the_published_network_has_its_number_of_parameters(tied: bool, published: int) -> None:
+    config = AttentionConfig(128, 4, 32, layer_norm=False, scale="model")
+    blocks = [
+        ISABStack(2, 4, config, tied=tied),
+        PMA(128, 1, config),
+        nn.Linear(128, 4),
+        MAB(128, 128, config),
+        ISABStack(128, 4, config, tied=tied),
+        nn.Linear(128, 1),
+    ]
+    assert sum(map(count, blocks)) == published
+
+
+def test_tied_layers_are_one_block_used_again() -> None:
+    config = FLAVOURS["default"]
+    stack = built(lambda: ISABStack(3, 4, config, tied=True))
+    x = points(2, 6, 3)
+    hidden = x
+    for block in (stack.blocks[0], *[stack.blocks[1]] * 3):
+        assert isinstance(block, ISAB)
+        hidden = block(hidden, block.pool(hidden))
+    assert_same(stack(x)[0], hidden)
+    names = {name.split(".")[1] for name in stack.state_dict()}
+    assert names == {"0", "1"}
+
+
+def test_an_empty_stack_changes_nothing() -> None:
+    x = points(2, 6, 3)
+    encoded, summaries = ISABStack(3, 0, FLAVOURS["default"], tied=True)(x)
+    assert torch.equal(encoded, x)
+    assert summaries == []
+
+
+def test_large_sets_need_no_square_of_their_size() -> None:
+    """Logits between all pairs of these points would take 160 gigabytes."""
+    stack = ISABStack(2, 2, AttentionConfig(8, 4, 4))
+    with torch.no_grad():
+        encoded, _ = stack(torch.randn(1, 100_000, 2, generator=generator()))
+    assert encoded.shape == (1, 100_000, 8)
+    assert encoded.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [{"width": 10, "heads": 4}, {"width": 0}, {"heads": 0}, {"heads": -2}, {"inducing": 0}],
+    ids=str,
+)
+def test_impossible_sizes_are_refused(values: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="must"):
+        AttentionConfig(**values)
+
+
+def test_residuals_of_another_width_are_refused() -> None:
+    config = FLAVOURS["attention-based"]
+    for make in (lambda: MAB(3, WIDTH, config), lambda: SAB(3, config), lambda: ISABStack(3, 2, config)):
+        with pytest.raises(ConfigError, match=r"queries of width 3; embed"):
+            make()
+    PMA(3, 2, config)  # its queries are its own
+
+
+def test_a_negative_depth_is_refused() -> None:
+    with pytest.raises(ConfigError, match="depth=-1"):
+        ISABStack(3, -1, FLAVOURS["default"])

@@ -1,0 +1,245 @@
+"""From a recipe to its checkpoint, again and again the same."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import coterie
+from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
+from coterie.models import MODELS
+from coterie.recipes import Recipe, read_recipe, recipe_from, run_recipe, seconds_trained
+from coterie.training import Progress
+
+_SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+TOY: dict[str, Any] = {
+    "name": "toy-v1",
+    "summary": "Too small for anything but tests.",
+    "seed": 3,
+    "batch_size": 2,
+    "model": {
+        "method": "dac", "n_features": 2, "width": 8, "heads": 2, "inducing": 2, "depth": 1, "mask_depth": 1,
+    },
+    "tasks": {"kind": "gaussians", "max_points": 12, "max_clusters": 2},
+    "train": {"steps": 6, "save_every": 2, "evaluate_every": 5},
+}  # fmt: skip
+
+
+def toy(**changes: Any) -> Recipe:
+    """The toy recipe with settings of its sections, or of its own, changed; None takes one away."""
+    return recipe_from(_changed(TOY, changes))
+
+
+def _changed(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    new = dict(old)
+    for name, value in changes.items():
+        if value is None:
+            del new[name]
+        else:
+            new[name] = _changed(old[name], value) if isinstance(value, dict) else value
+    return new
+
+
+def same(first: Path, second: Path) -> bool:
+    """Whether two files have the same tensors and the same card."""
+    (tensors, card), (others, other_card) = load_checkpoint(first), load_checkpoint(second)
+    return (
+        tensors.keys() == others.keys()
+        and all(torch.equal(tensors[name], others[name]) for name in tensors)
+        and card == other_card
+    )
+
+
+@pytest.mark.parametrize("path", _SHIPPED, ids=lambda path: path.stem)
+def test_every_recipe_can_begin(path: Path, tmp_path: Path) -> None:
+    recipe = read_recipe(path)
+    assert recipe.name.startswith(f"{path.stem}-v")
+    short = replace(recipe, batch_size=1, train=replace(recipe.train, steps=2))
+    _, card = load_checkpoint(run_recipe(short, tmp_path))
+    assert card["steps"] == 2
+    assert card["recipe"] == tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def test_recipes_have_names_of_their_own() -> None:
+    names = [read_recipe(path).name for path in _SHIPPED]
+    assert len(set(names)) == len(names) > 0
+
+
+def test_the_card_says_how_the_weights_came_to_be(tmp_path: Path) -> None:
+    path = run_recipe(toy(), tmp_path / "run")
+    assert path == tmp_path / "run" / "toy-v1.safetensors"
+    tensors, card = load_checkpoint(path)
+    assert card["recipe"] == TOY
+    assert card["model"]["width"] == 8
+    assert {key: card[key] for key in ("method", "coterie", "name", "summary", "licence", "steps", "start")} == {
+        "method": "dac",
+        "coterie": coterie.__version__,
+        "name": "toy-v1",
+        "summary": TOY["summary"],
+        "licence": "BSD-3-Clause",
+        "steps": 6,
+        "start": None,
+    }
+    evaluation = card["evaluation"]
+    assert evaluation["loss"] == pytest.approx(evaluation["membership"] + evaluation["surprise"])
+    assert -1 <= evaluation["adjusted_rand_index"] <= 1
+    assert 0 <= evaluation["right_number_of_clusters"] <= 1
+    MODELS["dac"](toy().model).load_state_dict(tensors)
+
+
+@pytest.mark.usefixtures("untouched_random_state")
+def test_the_same_recipe_gives_the_same_checkpoint(tmp_path: Path) -> None:
+    first, second = (run_recipe(toy(), tmp_path / name) for name in ("a", "b"))
+    assert same(first, second)
+    assert not same(first, run_recipe(toy(seed=4), tmp_path / "c"))
+
+
+@pytest.mark.parametrize("stops", [[1], [3], [3, 4], [6]])
+def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(tmp_path: Path, stops: list[int]) -> None:
+    steps = []
+    for stop in stops:
+
+        def interrupt(progress: Progress, stop: int = stop) -> None:
+            steps.append(progress.step)
+            if progress.step == stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            run_recipe(toy(), tmp_path / "stopped", on_log=interrupt)
+    finished = run_recipe(toy(), tmp_path / "stopped", on_log=lambda progress: steps.append(progress.step))
+    assert sorted(set(steps)) == [1, 2, 3, 4, 5, 6]
+    assert same(finished, run_recipe(toy(), tmp_path / "whole"))
+
+
+def test_a_run_that_is_finished_is_not_done_again(tmp_path: Path) -> None:
+    first = run_recipe(toy(), tmp_path)
+    before = first.read_bytes()
+    steps: list[Progress] = []
+    assert run_recipe(toy(), tmp_path, on_log=steps.append) == first
+    assert steps == []
+    assert len(first.read_bytes()) == len(before)
+
+
+def test_time_is_summed_over_stops(tmp_path: Path) -> None:
+    lines = [{"step": step, "seconds": seconds} for step, seconds in enumerate([1.0, 2.5, 0.5, 1.0, 0.25], start=1)]
+    (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert seconds_trained(tmp_path) == 2.5 + 1.0 + 0.25
+
+
+def test_a_folder_is_of_one_recipe(tmp_path: Path) -> None:
+    run_recipe(toy(), tmp_path)
+    with pytest.raises(TrainingError, match=r"another recipe; they differ in model\.width, seed\. Use the recipe"):
+        run_recipe(toy(seed=4, model={"width": 16}), tmp_path)
+    run_recipe(toy(name="toy-v2", summary="Of no effect."), tmp_path)
+    assert (tmp_path / "toy-v2.safetensors").exists()
+
+
+def test_a_folder_of_which_nothing_is_noted_is_taken_up(tmp_path: Path) -> None:
+    run_recipe(toy(), tmp_path)
+    (tmp_path / "recipe.json").unlink()
+    run_recipe(toy(), tmp_path)
+    assert (tmp_path / "recipe.json").exists()
+
+
+def test_a_file_is_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OutputError, match="cannot be a folder for the run"):
+        run_recipe(toy(), tmp_path / "file")
+
+
+def _toml(path: Path, source: Mapping[str, Any]) -> Path:
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in source.items() if not isinstance(value, dict)]
+    for section, values in source.items():
+        if isinstance(values, dict):
+            lines += [f"[{section}]\n", *(f"{name} = {json.dumps(value)}\n" for name, value in values.items())]
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def test_training_may_begin_from_a_file_beside_the_recipe(tmp_path: Path) -> None:
+    first = run_recipe(toy(), tmp_path / "first")
+    first.rename(tmp_path / "first.safetensors")
+    still = TOY | {"start": "first.safetensors", "train": {"steps": 1, "learning_rate": 0}}
+    recipe = read_recipe(_toml(tmp_path / "second.toml", still))
+    tensors, card = load_checkpoint(run_recipe(recipe, tmp_path / "second"))
+    weights, _ = load_checkpoint(tmp_path / "first.safetensors")
+    assert all(torch.equal(tensors[name], weights[name]) for name in weights)
+    assert card["start"]["name"] == "toy-v1"
+    assert len(card["start"]["sha256"]) == 64
+    assert card["recipe"]["start"] == "first.safetensors"
+    with pytest.raises(TrainingError, match=r"differ in start\.name, start\.sha256\."):
+        run_recipe(
+            toy(train={"steps": 1, "learning_rate": 0, "save_every": None, "evaluate_every": None}), tmp_path / "second"
+        )
+
+
+def test_weights_to_begin_from_must_fit(tmp_path: Path) -> None:
+    wide = run_recipe(toy(model={"width": 16}), tmp_path / "wide")
+    with pytest.raises(WeightsError, match=r"does not fit the recipe's \[model\].*'width': 16"):
+        run_recipe(toy(start=str(wide)), tmp_path / "run")
+    other = tmp_path / "other.safetensors"
+    save_checkpoint(other, {}, {"method": "clam"}, force=False)
+    with pytest.raises(WeightsError, match="the method 'clam', and the recipe is for 'dac'"):
+        run_recipe(toy(start=str(other)), tmp_path / "run")
+    with pytest.raises(WeightsError, match="There is no model file"):
+        run_recipe(toy(start="absent.safetensors"), tmp_path / "run")
+    with pytest.raises(WeightsError, match="No weights are called 'zebra'"):
+        run_recipe(toy(start="zebra"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"seed": None}, "lacks the setting 'seed'"),
+        ({"colour": "red"}, "has no setting 'colour'"),
+        ({"name": 3}, "name = 3; give it a text"),
+        ({"name": "../toy"}, r"name = '\.\./toy' must be of small letters"),
+        ({"summary": 1}, "summary = 1; give it a text"),
+        ({"seed": -1}, "seed = -1 must be at least 0"),
+        ({"batch_size": 0}, "batch_size = 0 at least 1"),
+        ({"batch_size": 1.5}, "batch_size = 1.5; give it a whole number"),
+        ({"start": 1}, "start = 1; give it a text or nothing"),
+        ({"model": 1}, "model = 1; give it a table of settings"),
+        ({"model": {"method": None}}, r"\[model\] lacks the setting 'method'"),
+        ({"model": {"method": "clam"}}, r"\[model\] has method = 'clam'; known are: .*dac"),
+        ({"model": {"method": ["dac"]}}, r"\[model\] has method = \['dac'\]"),
+        ({"model": {"width": "wide"}}, "DacConfig cannot have width = 'wide'; give it a whole number"),
+        ({"model": {"n_features": None}}, "DacConfig lacks the setting 'n_features'"),
+        ({"model": {"density": "dense"}}, "give it one of 'gaussian'"),
+        ({"tasks": {"kind": None}}, r"\[tasks\] lacks the setting 'kind'"),
+        ({"tasks": {"kind": "cubes"}}, r"\[tasks\] has kind = 'cubes'; known are: .*gaussians"),
+        ({"tasks": {"max_clusters": 0}}, "max_clusters=0"),
+        ({"train": {"steps": None}}, "TrainConfig lacks the setting 'steps'"),
+        ({"train": {"steps": 0}}, "steps = 0; at least 1"),
+        ({"train": {"learning_rate": "1e-3"}}, "learning_rate = '1e-3'; give it a finite number"),
+        ({"train": {"schedule": "linear"}}, "give it one of 'constant', 'cosine', 'one-cycle'"),
+    ],
+)
+def test_what_is_wrong_in_a_recipe_is_told(changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        toy(**changes)
+
+
+def test_features_of_network_and_tasks_must_agree(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"n_features = 3, and the points of \[tasks\] have 2 features"):
+        run_recipe(toy(model={"n_features": 3}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_files_that_are_no_recipes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"There is no recipe file '.*absent\.toml'"):
+        read_recipe(tmp_path / "absent.toml")
+    path = tmp_path / "recipe.toml"
+    for data in (b"name = ", b"\xff\xfe"):
+        path.write_bytes(data)
+        with pytest.raises(ConfigError, match=r"recipe\.toml' is not a TOML file"):
+            read_recipe(path)
+    with pytest.raises(ConfigError, match=r"Recipe '.*recipe\.toml': RecipeFile lacks the setting 'name'"):
+        read_recipe(_toml(path, _changed(TOY, {"name": None})))

@@ -1,0 +1,159 @@
+"""Weights that ship: found by name, unaltered, and never changed afterwards."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from coterie import registry
+from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.errors import WeightsError
+from coterie.models import MODELS
+from coterie.recipes import recipe_from
+from coterie.registry import load_pretrained, pretrained_card, pretrained_names, read_index
+from recipes.register import index_text, main, register
+
+_RECIPES = Path(__file__).parents[1] / "recipes"
+
+
+def checkpoint(folder: Path, name: str = "toy-blobs-v1", value: float = 1.0, method: str = "dac") -> Path:
+    path = folder / f"{Path(name).name}.safetensors"
+    card = {"name": name, "method": method, "summary": 'For "tests": β.', "recipe": {}}
+    save_checkpoint(path, {"weight": torch.full((2,), value)}, card, force=True)
+    return path
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Work in an empty folder, with a package of two registered names beside it."""
+    package, elsewhere = tmp_path / "package", tmp_path / "elsewhere"
+    package.mkdir()
+    elsewhere.mkdir()
+    (package / "pretrained.toml").write_text("")
+    register(checkpoint(tmp_path, "toy-rings-v2", 2.0, method="other"), package)
+    register(checkpoint(tmp_path), package)
+    monkeypatch.setattr(registry, "PACKAGE", package)
+    monkeypatch.chdir(elsewhere)
+    return package
+
+
+@pytest.mark.usefixtures("package")
+def test_names_lead_to_weights() -> None:
+    tensors, card = load_pretrained("toy-blobs-v1")
+    assert torch.equal(tensors["weight"], torch.ones(2))
+    assert card == pretrained_card("toy-blobs-v1")
+    assert card["summary"] == 'For "tests": β.'
+
+
+@pytest.mark.usefixtures("package")
+def test_names_are_listed_by_method() -> None:
+    assert pretrained_names() == ["toy-blobs-v1", "toy-rings-v2"]
+    assert pretrained_names("other") == ["toy-rings-v2"]
+    assert pretrained_names("none of them") == []
+
+
+@pytest.mark.usefixtures("package")
+def test_paths_lead_to_files() -> None:
+    path = checkpoint(Path(), "mine", 3.0)
+    for given in ("mine.safetensors", "./mine.safetensors", str(path.resolve()), path):
+        assert float(load_pretrained(given)[0]["weight"][0]) == 3.0
+    path.rename("bare")
+    assert float(load_pretrained("bare")[0]["weight"][0]) == 3.0
+
+
+@pytest.mark.usefixtures("package")
+def test_a_registered_name_comes_before_a_file_of_that_name() -> None:
+    checkpoint(Path(), "mine", 3.0).rename("toy-blobs-v1")
+    assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
+    assert float(load_pretrained("./toy-blobs-v1")[0]["weight"][0]) == 3.0
+    assert float(load_pretrained(Path("toy-blobs-v1"))[0]["weight"][0]) == 3.0
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("path", ["absent.safetensors", "folder/absent", "./absent", "toy-blobs-v1.safetensors"])
+def test_missing_paths_are_not_taken_for_names(path: str) -> None:
+    with pytest.raises(WeightsError, match="There is no model file"):
+        load_pretrained(path)
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize("load", [load_pretrained, pretrained_card])
+def test_unknown_names_are_refused_with_those_that_exist(load: Any) -> None:
+    with pytest.raises(WeightsError, match=r"called 'toy-blob-v1'\. Did you mean 'toy-blobs-v1'\? Known are: 'toy-b"):
+        load("toy-blob-v1")
+    with pytest.raises(WeightsError, match=r"called 'zebra'\. Known are: 'toy-blobs-v1', 'toy-rings-v2'\."):
+        load("zebra")
+
+
+def test_weights_that_were_altered_are_refused(package: Path, tmp_path: Path) -> None:
+    other = checkpoint(tmp_path, value=4.0)  # whole in itself, but not what was registered
+    other.replace(package / "weights" / "toy-blobs-v1.safetensors")
+    for load in (load_pretrained, pretrained_card):
+        with pytest.raises(WeightsError, match=r"'toy-blobs-v1' were altered: .*Install Coterie again"):
+            load("toy-blobs-v1")
+
+
+def test_weights_that_are_missing_are_refused(package: Path) -> None:
+    (package / "weights" / "toy-blobs-v1.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"missing\. Install Coterie again"):
+        load_pretrained("toy-blobs-v1")
+
+
+def test_index_is_sorted_and_whole(package: Path) -> None:
+    text = (package / "pretrained.toml").read_text(encoding="utf-8")
+    assert list(tomllib.loads(text)) == ["toy-blobs-v1", "toy-rings-v2"]
+    assert index_text(read_index(package)) == text
+    assert sorted(path.name for path in package.rglob("*")) == [
+        "pretrained.toml", "toy-blobs-v1.safetensors", "toy-rings-v2.safetensors", "weights",
+    ]  # fmt: skip
+
+
+def test_registering_again_changes_nothing(package: Path, tmp_path: Path) -> None:
+    before = (package / "pretrained.toml").read_bytes()
+    assert register(tmp_path / "toy-blobs-v1.safetensors", package) == "toy-blobs-v1"
+    assert (package / "pretrained.toml").read_bytes() == before
+
+
+def test_a_name_never_changes_what_it_stands_for(package: Path, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"'toy-blobs-v1' stands for other weights already.*next version"):
+        register(checkpoint(tmp_path, value=2.0), package)
+    assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
+
+
+@pytest.mark.parametrize("name", ["toy", "Toy-v1", "toy-v0", "toy_v1", "../toy-v1", "toy-v1.2"])
+def test_names_have_a_version(package: Path, tmp_path: Path, name: str) -> None:
+    with pytest.raises(WeightsError, match=r"called like 'dac-mog2d-v1'; got"):
+        register(checkpoint(tmp_path, name), package)
+
+
+def test_a_card_has_all_that_the_index_needs(package: Path, tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    save_checkpoint(path, {}, {"name": "toy-v1", "method": "dac"}, force=False)
+    with pytest.raises(WeightsError, match="has no summary, recipe"):
+        register(path, package)
+
+
+def test_the_script_tells_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["absent.safetensors"]) == 2
+    assert "There is no model file 'absent.safetensors'" in capsys.readouterr().err
+
+
+def test_the_index_that_ships_is_as_the_script_writes_it() -> None:
+    text = (registry.PACKAGE / registry.INDEX).read_text(encoding="utf-8")
+    assert text == index_text(read_index(registry.PACKAGE))
+    shipped = {path.name for path in (registry.PACKAGE / registry.WEIGHTS).glob("*.safetensors")}
+    assert shipped == {entry.file for entry in read_index(registry.PACKAGE).values()}
+
+
+def test_what_ships_is_whole_and_has_its_recipe() -> None:
+    recipes = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(_RECIPES.glob("*.toml"))]
+    for name, entry in read_index(registry.PACKAGE).items():
+        tensors, card = load_pretrained(name)
+        assert (card["name"], card["method"], card["summary"]) == (name, entry.method, entry.summary)
+        assert card["recipe"] in recipes, f"no file among recipes/ makes {name}"
+        recipe = recipe_from(card["recipe"])
+        model = MODELS[card["method"]](recipe.model)
+        model.load_state_dict(tensors)
+        assert load_checkpoint(registry.PACKAGE / registry.WEIGHTS / entry.file)[1] == card

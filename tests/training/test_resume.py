@@ -1,0 +1,238 @@
+"""A run that was interrupted ends like one that was not."""
+
+import json
+import math
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Generator, nn
+
+from coterie.checkpoint import load_checkpoint
+from coterie.errors import OutputError, TrainingError, WeightsError
+from coterie.structures import Loss
+from coterie.training import Progress, TrainConfig
+from tests.training.toy import CASES, Toy, assert_equal, log_of, run, weights_in
+
+EACH_CASE = pytest.mark.parametrize("case", CASES)
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Toy]]:
+    """For every case the folder and the outcome of a run that nothing stopped."""
+    folders = {name: tmp_path_factory.mktemp(name) for name in CASES}
+    return {name: (folder, run(folder, CASES[name])) for name, folder in folders.items()}
+
+
+class StoppedError(Exception):
+    """What interrupts these runs."""
+
+
+def run_until(step: int, folder: Path, config: TrainConfig) -> None:
+    """Train until the end of a step, if it comes to that."""
+
+    def stop(progress: Progress) -> None:
+        if progress.step == step:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        run(folder, config, on_log=stop)
+
+
+@EACH_CASE
+@pytest.mark.parametrize("stops", [[1], [4], [23], [2, 10, 11, 11, 20], range(1, 24)], ids=str)
+@pytest.mark.usefixtures("untouched_random_state")
+def test_an_interrupted_run_ends_like_an_unbroken_one(
+    case: str, stops: list[int], unbroken: dict[str, tuple[Path, Toy]], tmp_path: Path
+) -> None:
+    folder, model = unbroken[case]
+    for step in stops:
+        run_until(step, tmp_path, CASES[case])
+    assert_equal(run(tmp_path, CASES[case]).state_dict(), model.state_dict())
+    assert log_of(tmp_path) == log_of(folder)
+    states = [load_checkpoint(path / "state.safetensors") for path in (tmp_path, folder)]
+    assert_equal(states[0][0], states[1][0])
+    assert states[0][1] == states[1][1]
+
+
+@EACH_CASE
+def test_a_folder_changes_nothing(case: str, unbroken: dict[str, tuple[Path, Toy]]) -> None:
+    assert_equal(unbroken[case][1].state_dict(), run(None, CASES[case]).state_dict())
+
+
+@EACH_CASE
+def test_a_finished_run_is_not_run_again(case: str, unbroken: dict[str, tuple[Path, Toy]]) -> None:
+    folder, finished = unbroken[case]
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    again = run(folder, CASES[case], model=Toy(seed=5), seed=7)
+    assert_equal(again.state_dict(), finished.state_dict())
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert before.keys() == {"state.safetensors", "log.jsonl"}
+
+
+def test_the_best_weights_outlive_an_interruption(tmp_path: Path) -> None:
+    """The rate is so large that the toy gets worse after it was good."""
+    config = replace(CASES["best"], schedule="constant", learning_rate=1.0)
+    run_until(22, tmp_path, config)
+    model = run(tmp_path, config)
+    errors = {line["step"]: line["evaluation"]["error"] for line in log_of(tmp_path) if "evaluation" in line}
+    best = min(errors, key=errors.__getitem__)
+    assert best < 21
+    assert int(model.count) == best
+    assert model.evaluate()["error"] == errors[best]
+
+
+def test_patience_is_remembered(tmp_path: Path) -> None:
+    config = replace(CASES["best"], steps=300, schedule="constant", learning_rate=1.0, patience=3, save_every=4)
+    unbroken = run(tmp_path / "unbroken", config)
+    last = log_of(tmp_path / "unbroken")[-1]["step"]
+    assert last < 300
+    for step in (last - 4, last - 1, last):
+        run_until(step, tmp_path / "broken", config)
+    for _ in range(2):
+        assert_equal(run(tmp_path / "broken", config).state_dict(), unbroken.state_dict())
+        assert log_of(tmp_path / "broken") == log_of(tmp_path / "unbroken")
+
+
+def test_the_log_says_what_happened_in_every_step(tmp_path: Path) -> None:
+    seen: list[Progress] = []
+    run(tmp_path / "new" / "folder", CASES["all"], on_log=seen.append)
+    lines = [json.loads(line) for line in (tmp_path / "new" / "folder" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == list(range(1, 24))
+    for line, progress in zip(lines, seen, strict=True):
+        assert line["loss"] == progress.loss
+        assert line["parts"] == progress.parts
+        assert line["parts"].keys() == {"error", "size"}
+        assert line["loss"] == pytest.approx(sum(line["parts"].values()))
+        assert line["seconds"] == pytest.approx(progress.seconds, abs=1e-3)
+        assert line.get("evaluation") == progress.evaluation
+    assert [line["step"] for line in lines if "evaluation" in line] == [4, 8, 12, 16, 20, 23]
+    assert lines[0]["rate"] == pytest.approx(0.04 * 0.05)
+
+
+def test_progress_counts_from_where_it_went_on(tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    seen: list[Progress] = []
+    run(tmp_path, CASES["plain"], on_log=seen.append)
+    assert [progress.step for progress in seen] == list(range(11, 24))
+    assert {progress.resumed_at for progress in seen} == {10}
+    assert seen[0].seconds_left == pytest.approx(seen[0].seconds * 12)
+
+
+@pytest.mark.parametrize("rest", ['{"step": 13, "lo', "\0\0", "5", '{"loss": 1}', "é"])
+def test_a_log_line_that_was_cut_short_is_dropped(
+    rest: str, unbroken: dict[str, tuple[Path, Toy]], tmp_path: Path
+) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    with (tmp_path / "log.jsonl").open("ab") as file:
+        file.write(rest.encode("latin-1"))
+    run(tmp_path, CASES["plain"])
+    assert log_of(tmp_path) == log_of(unbroken["plain"][0])
+
+
+def test_a_run_without_a_state_begins_anew(unbroken: dict[str, tuple[Path, Toy]], tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    (tmp_path / "state.safetensors").unlink()
+    run(tmp_path, CASES["plain"])
+    assert log_of(tmp_path) == log_of(unbroken["plain"][0])
+
+
+def test_files_half_written_are_removed_and_no_others(tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    (tmp_path / ".state.safetensors.0123abcd.part").write_bytes(b"half")
+    (tmp_path / ".log.jsonl.0123abcd.part").write_bytes(b"half")
+    (tmp_path / "notes.part").write_text("mine")
+    run(tmp_path, CASES["plain"])
+    assert {path.name for path in tmp_path.iterdir()} == {"state.safetensors", "log.jsonl", "notes.part"}
+
+
+def test_a_state_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = CASES["plain"]
+    unbroken = run(tmp_path / "unbroken", config)
+    run_until(7, tmp_path, config)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OutputError, match="No space left"):
+            run(tmp_path, config)
+    assert load_checkpoint(tmp_path / "state.safetensors")[1]["step"] == 5
+    assert_equal(run(tmp_path, config).state_dict(), unbroken.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [({"learning_rate": 0.1}, "learning_rate"), ({"betas": (0.8, 0.9), "steps": 30}, "betas, steps")],
+)
+def test_other_settings_are_refused(changes: dict[str, object], named: str, tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(TrainingError, match=rf"other settings \({named}\).*another folder"):
+        run(tmp_path, replace(CASES["plain"], **changes))  # type: ignore[arg-type]  # of any field
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    model = Toy()
+    model.outer = nn.Parameter(torch.zeros(5))
+    with pytest.raises(TrainingError, match=r"another model \(look at outer\)"):
+        run(tmp_path, CASES["plain"], model=model)
+
+
+def test_a_damaged_state_is_refused(tmp_path: Path) -> None:
+    run_until(12, tmp_path, CASES["plain"])
+    path = tmp_path / "state.safetensors"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(WeightsError, match="cut short"):
+        run(tmp_path, CASES["plain"])
+
+
+def test_what_a_state_is_made_of(tmp_path: Path) -> None:
+    """Runs that began with this version must be able to go on with the next."""
+    run_until(12, tmp_path, CASES["best"])
+    tensors, card = load_checkpoint(tmp_path / "state.safetensors")
+    names = {"inner", "outer", "unused", "count"}
+    moments = {f"optimiser.{i}.{name}" for i in (0, 1) for name in ("step", "exp_avg", "exp_avg_sq")}
+    assert set(tensors) == {f"{part}.{name}" for part in ("weights", "best") for name in names} | moments | {
+        "generators"
+    }
+    assert tensors["generators"].shape == (1, len(Generator().get_state()))
+    assert card.keys() == {"step", "settings", "misses", "best"}
+    assert card["settings"].keys() == set(TrainConfig.__dataclass_fields__)
+    assert card["step"] == 12
+
+
+class Breaking(Toy):
+    """Its loss, or a part of it, is no number from some step on."""
+
+    broken_from = 9
+    in_part_alone = False
+
+    def loss(self, batch: torch.Tensor, generator: Generator) -> Loss:
+        loss = super().loss(batch, generator)
+        if self.count + 1 < self.broken_from:
+            return loss
+        return Loss(loss.total * (1.0 if self.in_part_alone else math.nan), {**loss.parts, "error": math.nan})
+
+
+def test_a_loss_that_is_no_number_leaves_the_last_good_state(tmp_path: Path) -> None:
+    for _ in range(2):
+        with pytest.raises(TrainingError, match=r"step 9 of 23 \(error = nan, size = [\d.]+\)"):
+            run(tmp_path, CASES["plain"], model=Breaking())
+    assert [line["step"] for line in log_of(tmp_path)] == list(range(1, 9))
+    assert all(value.isfinite().all() for value in weights_in(tmp_path / "state.safetensors").values())
+    unbroken = run(None, CASES["plain"])
+    assert_equal(run(tmp_path, CASES["plain"]).state_dict(), unbroken.state_dict())
+
+
+def test_the_log_is_json_even_where_a_part_is_no_number(tmp_path: Path) -> None:
+    model = Breaking()
+    model.in_part_alone = True
+    run(tmp_path, CASES["plain"], model=model)
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    lines = [json.loads(line, parse_constant=refuse) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["parts"]["error"] is None for line in lines] == [False] * 8 + [True] * 15
