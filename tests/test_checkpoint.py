@@ -63,6 +63,9 @@ def test_the_order_of_tensors_and_values_is_of_no_matter(tmp_path: Path) -> None
     loaded, card = load_checkpoint(again)
     assert card == CARD
     assert loaded.keys() == tensors().keys()
+    once_more = tmp_path / "once_more.safetensors"
+    save_checkpoint(once_more, tensors(), CARD, force=False)
+    assert once_more.read_bytes() == again.read_bytes()
 
 
 def test_files_are_replaced_only_by_force(saved: Path) -> None:

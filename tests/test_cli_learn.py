@@ -104,9 +104,7 @@ def test_stopped_and_taken_up_again(capsys: pytest.CaptureFixture[str], monkeypa
     assert main(["learn", "toy.toml"]) == 0
     assert "going on after step 2 of 6, from toy-v1.run" in capsys.readouterr().err
     assert main(["learn", "toy.toml", "--folder", "whole", "-o", "whole.safetensors", "-q"]) == 0
-    (tensors, card), (others, other_card) = map(load_checkpoint, ("toy-v1.safetensors", "whole.safetensors"))
-    assert card == other_card
-    assert all(torch.equal(tensors[name], others[name]) for name in others)
+    assert Path("toy-v1.safetensors").read_bytes() == Path("whole.safetensors").read_bytes()
 
 
 @pytest.mark.usefixtures("folder")

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], card: Mappi
         "card": text,
         "sha256": _digest(tensors, text),
     }
-    write_atomically(path, save(tensors, metadata=header), force=force)
+    write_atomically(path, _in_order(save(tensors, metadata=header)), force=force)
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -76,6 +77,16 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
         raise WeightsError(f"{str(path)!r} was altered after it was saved: its checksum does not match. Save it again.")
     card: dict[str, Any] = json.loads(text)
     return tensors, card
+
+
+def _in_order(data: bytes) -> bytes:
+    """The same file with its metadata sorted, so that equal models are equal bytes: the library shuffles it."""
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    return struct.pack("<Q", len(text)) + text + data[end:]
 
 
 def _digest(tensors: Mapping[str, Tensor], card: str) -> str:

@@ -5,7 +5,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Literal, TypeVar, final
 
 import torch
 from torch import Generator
@@ -49,6 +49,7 @@ class RecipeFile:
     train: dict[str, Any]
     """Settings of TrainConfig."""
     start: str | None = None
+    scaling: Literal["none", "standard"] = "none"
 
 
 @final
@@ -76,6 +77,8 @@ class Recipe:
     """The file's own content, for the card."""
     start: str | Path | None = None
     """Weights to begin from, by registered name or by path, instead of random ones."""
+    scaling: Literal["none", "standard"] = "none"
+    """How the columns of a table are to be scaled to look like those of the training sets."""
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -126,6 +129,7 @@ def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
         seed=file.seed,
         source=source,
         start=folder / str(file.start) if starts_from_path else file.start,
+        scaling=file.scaling,
     )
 
 
@@ -180,6 +184,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
         "model": to_dict(recipe.model),
         "recipe": dict(recipe.source),
         "start": start,
+        "scaling": recipe.scaling,
         "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
         "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
     }

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
@@ -61,6 +61,7 @@ class Loss:
     """Named numbers for the log."""
 
 
+@runtime_checkable
 class TaskSampler(Protocol):
     """Where labelled sets come from."""
 

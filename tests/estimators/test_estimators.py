@@ -6,7 +6,7 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from coterie.estimators import ESTIMATORS
-from coterie.estimators.base import TrainedClusterer
+from coterie.estimators.base import Clusterer
 
 FAST: dict[str, dict[str, Any]] = {
     "clam": {"n_clusters": 2, "epochs": 5, "n_restarts": 2, "beta": 1.0, "learning_rate": 0.1},
@@ -22,14 +22,14 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 }
 
 
-def expected_failures(estimator: TrainedClusterer) -> dict[str, str]:
+def expected_failures(estimator: Clusterer) -> dict[str, str]:
     return EXPECTED_FAILURES[estimator.method]
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn is untyped
     [ESTIMATORS[name](**settings) for name, settings in FAST.items()], expected_failed_checks=expected_failures
 )
-def test_scikit_learn_checks(estimator: TrainedClusterer, check: Any) -> None:
+def test_scikit_learn_checks(estimator: Clusterer, check: Any) -> None:
     check(estimator)
 
 

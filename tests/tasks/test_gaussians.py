@@ -123,6 +123,27 @@ def test_a_share_of_the_sets_has_copies_of_one_feature(share: float) -> None:
         assert torch.equal(parameter[copied], parameter[copied][..., :1].expand(-1, -1, 3))
 
 
+def test_standardised_sets_are_the_same_on_another_scale() -> None:
+    plain, mean, deviation = MixturesOfGaussians(max_points=60).sample_with_parameters(20, generator())
+    sampler = MixturesOfGaussians(max_points=60, standardised=True)
+    batch, own_mean, own_deviation = sampler.sample_with_parameters(20, generator())
+    torch.testing.assert_close(batch.x.mean(dim=1), torch.zeros(20, 2), atol=1e-5, rtol=0)
+    torch.testing.assert_close(batch.x.std(dim=1, correction=0), torch.ones(20, 2))
+    assert torch.equal(batch.labels, plain.labels)
+    scale = plain.x.std(dim=1, correction=0)
+    torch.testing.assert_close(
+        oracle_log_likelihood(batch, own_mean, own_deviation),
+        oracle_log_likelihood(plain, mean, deviation) + scale.log().sum(dim=1),
+        atol=1e-3,
+        rtol=0,
+    )
+
+
+def test_one_point_is_standardised_to_the_origin() -> None:
+    batch = MixturesOfGaussians(max_points=2, standardised=True).sample(3, generator())
+    assert torch.equal(batch.x, torch.zeros(3, 1, 2))
+
+
 @pytest.mark.usefixtures("untouched_random_state")
 def test_the_generator_decides_everything() -> None:
     sampler = MixturesOfGaussians(copied=0.5)

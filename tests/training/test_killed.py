@@ -4,13 +4,12 @@ import multiprocessing
 import random
 import time
 from dataclasses import replace
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
 from coterie.checkpoint import load_checkpoint
-from tests.training.toy import CASES, assert_equal, in_process, log_of, run, run_slowly, weights_in
+from tests.training.toy import CASES, assert_equal, in_process, log_of, run, run_slowly, wait_for_step, weights_in
 
 pytestmark = pytest.mark.skipif(
     "forkserver" not in multiprocessing.get_all_start_methods(), reason="processes start too slowly here"
@@ -45,19 +44,6 @@ def test_a_run_that_is_killed_again_and_again_ends_like_an_unbroken_one(
     assert_equal(weights_in(folder / "end.safetensors"), unbroken.state_dict())
     assert log_of(folder) == log_of(tmp_path / "unbroken")
     assert {path.name for path in folder.iterdir()} == {"state.safetensors", "log.jsonl", "end.safetensors"}
-
-
-def wait_for_step(step: int, folder: Path, process: BaseProcess) -> None:
-    """Return once the step is in the log; step 0 is there before it begins."""
-    until = time.monotonic() + 60
-    while process.is_alive() and steps_logged(folder) < step:
-        assert time.monotonic() < until, "the process does not get going"
-        time.sleep(0.001)
-
-
-def steps_logged(folder: Path) -> int:
-    path = folder / "log.jsonl"
-    return path.read_bytes().count(b"\n") if path.exists() else 0
 
 
 def steps_saved(folder: Path) -> int:

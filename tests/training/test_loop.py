@@ -1,15 +1,18 @@
 """The optimisation loop, on a model that is not one of ours."""
 
 import itertools
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from coterie.errors import TrainingError
+from coterie.errors import ConfigError, TrainingError
 from coterie.structures import Loss
-from coterie.training import Progress, TrainConfig, point_batches, rate_at, train
+from coterie.training import Progress, TrainConfig, rate_at, train
 
 
 class Line(nn.Module):
@@ -40,29 +43,22 @@ def generator(seed: int = 1) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def test_rates_rise_then_fall() -> None:
-    config = TrainConfig(12, learning_rate=2.0, warmup=2)
-    rates = [rate_at(step, config) for step in range(12)]
-    assert rates[:3] == [1.0, 2.0, 2.0]
-    assert rates[7] == pytest.approx(1.0)
-    assert rates[2:] == sorted(rates[2:], reverse=True)
-    assert 0 < rates[-1] < 0.1
-
-
-def test_a_constant_rate_stays() -> None:
-    config = TrainConfig(5, learning_rate=0.3, schedule="constant")
-    assert [rate_at(step, config) for step in range(5)] == [0.3] * 5
-
-
-def test_a_run_of_warm_up_alone_has_rates() -> None:
-    assert [rate_at(step, TrainConfig(2, learning_rate=1.0, warmup=4)) for step in range(2)] == [0.25, 0.5]
-
-
 def test_training_is_adam_at_the_scheduled_rates() -> None:
     config = TrainConfig(10, learning_rate=0.1, warmup=3, betas=(0.8, 0.9), epsilon=1e-6)
+    check_against(torch.optim.Adam, config, betas=(0.8, 0.9), eps=1e-6)
+
+
+def test_training_is_adamw_with_decay() -> None:
+    decayed = TrainConfig(10, learning_rate=0.1, schedule="one-cycle", optimiser="adamw", weight_decay=0.3)
+    check_against(torch.optim.AdamW, decayed, weight_decay=0.3)
+    check_against(torch.optim.Adam, replace(decayed, optimiser="adam"), weight_decay=0.3)
+
+
+def check_against(kind: Callable[..., torch.optim.Optimizer], config: TrainConfig, **options: Any) -> None:
+    """Training takes the same path as torch's optimiser alone."""
     model, by_hand = Line(), Line()
     train(model, batches(10), config, generator=generator())
-    optimiser = torch.optim.Adam([by_hand.w], lr=1.0, betas=(0.8, 0.9), eps=1e-6)
+    optimiser = kind([by_hand.w], lr=1.0, **options)
     for step, batch in enumerate(batches(10)):
         optimiser.param_groups[0]["lr"] = rate_at(step, config)
         optimiser.zero_grad()
@@ -71,6 +67,15 @@ def test_training_is_adam_at_the_scheduled_rates() -> None:
         by_hand.after_step()
     assert torch.equal(torch.stack(model.path), torch.stack(by_hand.path))
     assert torch.equal(model.frozen, torch.ones(1))
+
+
+def test_decay_alone_shrinks_by_rate_and_strength() -> None:
+    """Where there is nothing to learn, AdamW's weights fall by their own share."""
+    model = Line()
+    nn.init.ones_(model.w)
+    config = TrainConfig(4, learning_rate=0.1, schedule="constant", optimiser="adamw", weight_decay=0.5)
+    train(model, [torch.zeros(8, 2)] * 4, config, generator=generator())
+    torch.testing.assert_close(model.w.detach(), torch.full((2,), 0.95**4))
 
 
 def test_training_finds_the_answer() -> None:
@@ -106,6 +111,28 @@ def test_large_gradients_are_clipped() -> None:
     assert torch.equal(same.w, free.w)
 
 
+@pytest.mark.parametrize("clip_norm", [None, 0.1])
+def test_accumulated_batches_are_one_large_batch(clip_norm: float | None) -> None:
+    config = TrainConfig(4, learning_rate=0.1, clip_norm=clip_norm)
+    small = batches(12)
+    large = [torch.cat(small[first : first + 3]) for first in range(0, 12, 3)]
+    seen: dict[int, list[Progress]] = {1: [], 3: []}
+    models = {1: Line(), 3: Line()}
+    for accumulate, given in ((1, large), (3, small)):
+        settings = replace(config, accumulate=accumulate)
+        train(models[accumulate], given, settings, generator=generator(), on_log=seen[accumulate].append)
+    torch.testing.assert_close(torch.stack(models[3].path), torch.stack(models[1].path))
+    for one, three in zip(seen[1], seen[3], strict=True):
+        assert three.loss == pytest.approx(one.loss)
+        assert three.parts["error"] == pytest.approx(three.loss)
+
+
+def test_batches_too_few_for_a_step_are_left() -> None:
+    model = Line()
+    train(model, batches(8), TrainConfig(10, accumulate=3), generator=generator())
+    assert len(model.path) == 2
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 def test_a_loss_that_is_no_number_stops_training(bad: float) -> None:
     spoilt = batches(5)
@@ -115,6 +142,76 @@ def test_a_loss_that_is_no_number_stops_training(bad: float) -> None:
         train(model, spoilt, TrainConfig(5), generator=generator())
     assert len(model.path) == 2
     assert torch.isfinite(model.w).all()
+
+
+@pytest.mark.parametrize("clip_norm", [None, 1.0])
+def test_a_gradient_that_is_no_number_stops_training_before_the_weights_are_lost(clip_norm: float | None) -> None:
+    """The root of zero is finite, its slope is not."""
+
+    class Root(Line):
+        def loss(self, batch: Tensor, generator: Generator) -> Loss:
+            smooth = super().loss(batch, generator).total * 0.0
+            rough = smooth + (self.w * batch[0, 0]).abs().sqrt().sum()
+            return Loss(rough, {"rough": float(rough.detach())})
+
+    model = Root()
+    nn.init.ones_(model.w)
+    spoilt = [torch.ones(8, 2), torch.ones(8, 2), torch.zeros(8, 2)]
+    with pytest.raises(TrainingError, match=r"gradient's norm became nan at step 3 of 3 \(rough = 0\)"):
+        train(model, spoilt, TrainConfig(3, clip_norm=clip_norm), generator=generator())
+    assert len(model.path) == 2
+    assert torch.isfinite(model.w).all()
+
+
+@pytest.mark.parametrize(
+    ("evaluate_every", "expected"), [(0, [7]), (1, [1, 2, 3, 4, 5, 6, 7]), (3, [3, 6, 7]), (7, [7]), (9, [7])]
+)
+def test_evaluations_are_made_after_the_right_steps(evaluate_every: int, expected: list[int]) -> None:
+    model = Line()
+    seen: list[Progress] = []
+    config = TrainConfig(7, evaluate_every=evaluate_every)
+    train(
+        model,
+        batches(7),
+        config,
+        generator=generator(),
+        on_log=seen.append,
+        evaluate=lambda: {"done": len(model.path), "w": float(model.w.detach()[0])},
+    )
+    evaluated = {progress.step: progress.evaluation for progress in seen if progress.evaluation is not None}
+    assert list(evaluated) == expected
+    for step, evaluation in evaluated.items():
+        assert evaluation == {"done": step, "w": float(model.path[step - 1][0])}
+
+
+@pytest.mark.parametrize(
+    ("values", "patience", "last", "kept"),
+    [
+        ([5, 4, 4, 6, 3, 2], 2, 8, 4),  # equal is no better
+        ([5, 4, 4, 6, 3, 2], 3, 12, 12),
+        ([5, 4, 4, 6, 3, 9], None, 12, 10),
+        ([1, 2, 3, 4, 5, 6], 1, 4, 2),
+        ([math.nan, 2, math.nan, 1, 5, 6], 2, 12, 8),
+        ([math.nan] * 6, None, 12, 12),  # nothing to choose by
+    ],
+)
+def test_the_best_weights_are_kept_and_patience_ends(
+    values: list[float], patience: int | None, last: int, kept: int
+) -> None:
+    model = Line()
+    said = iter(values)
+    config = TrainConfig(12, evaluate_every=2, keep_best="error", patience=patience)
+    train(model, batches(12), config, generator=generator(), evaluate=lambda: {"error": next(said), "other": 0.0})
+    assert len(model.path) == last
+    assert torch.equal(model.w, model.path[kept - 1])
+
+
+def test_what_to_keep_must_be_evaluated() -> None:
+    config = TrainConfig(3, keep_best="ari")
+    with pytest.raises(TrainingError, match=r"keep_best='ari' is not among what is evaluated: error, loss"):
+        train(Line(), batches(3), config, generator=generator(), evaluate=lambda: {"error": 1.0, "loss": 2.0})
+    with pytest.raises(ConfigError, match=r"keep_best='ari' needs an evaluation"):
+        train(Line(), batches(3), config, generator=generator())
 
 
 def test_progress_is_reported_after_every_step() -> None:
@@ -136,26 +233,3 @@ def test_all_randomness_is_the_generators() -> None:
         ends.append(model.w.detach())
     assert torch.equal(ends[0], ends[1])
     assert not torch.equal(ends[0], ends[2])
-
-
-@pytest.mark.parametrize(("count", "batch_size", "per_epoch"), [(10, 4, 3), (8, 4, 2), (3, 10, 1), (1, 1, 1)])
-def test_every_epoch_sees_every_row_once(count: int, batch_size: int, per_epoch: int) -> None:
-    x = torch.arange(count).float().unsqueeze(1)
-    made = list(point_batches(x, batch_size=batch_size, epochs=3, generator=generator(), weight=x[:, 0] * 2))
-    assert len(made) == 3 * per_epoch
-    assert [batch.ends_epoch for batch in made] == ([False] * (per_epoch - 1) + [True]) * 3
-    for epoch in range(3):
-        part = made[epoch * per_epoch : (epoch + 1) * per_epoch]
-        assert torch.cat([batch.index for batch in part]).sort().values.tolist() == list(range(count))
-    for batch in made:
-        assert torch.equal(batch.x[:, 0], batch.index.float())
-        assert batch.weight is not None
-        assert torch.equal(batch.weight, batch.index.float() * 2)
-
-
-def test_epochs_are_shuffled_anew() -> None:
-    orders = [
-        b.index.tolist() for b in point_batches(torch.zeros(30, 1), batch_size=30, epochs=2, generator=generator())
-    ]
-    assert orders[0] != orders[1]
-    assert next(iter(point_batches(torch.zeros(3, 1), batch_size=3, epochs=1, generator=generator()))).weight is None

@@ -1,9 +1,11 @@
 """A model that trains within milliseconds, and runs of it that other processes can be given."""
 
 import json
+import math
 import multiprocessing
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,6 +16,7 @@ import torch
 from torch import Generator, Tensor, distributed, nn
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.errors import TrainingError
 from coterie.structures import Loss
 from coterie.training import Progress, TrainConfig, state, train
 
@@ -94,18 +97,36 @@ def run_slowly(folder: Path, config: TrainConfig, pause: float) -> None:
     save_checkpoint(folder / "end.safetensors", model.state_dict(), {}, force=True)
 
 
-def run_together(rank: int, folder: Path, meeting: Path, config: TrainConfig, n_batches: int, pause: float) -> None:
+@dataclass(frozen=True)
+class Share:
+    """What is special about one of two processes."""
+
+    n_batches: int = 1000
+    spoilt: int | None = None
+    """Position of a batch that is no numbers."""
+    pause: float = 0.0
+
+
+def run_together(rank: int, folder: Path, meeting: Path, config: TrainConfig, share: Share) -> None:
     """Be one of two processes; begin with weights of its own, draw from a generator of its own."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=2)
-    model, generator = Toy(seed=rank, noise=0.0, pause=pause), Generator().manual_seed(rank)
-    batches = islice(draws(generator), n_batches)
+    model, generator = Toy(seed=rank, noise=0.0, pause=share.pause), Generator().manual_seed(rank)
+    batches = (
+        batch * (math.nan if position == share.spoilt else 1.0)
+        for position, batch in enumerate(islice(draws(generator), share.n_batches))
+    )
 
     def evaluate() -> dict[str, float]:
         return {"error": model.evaluate()["error"] + rank, "rank": float(rank)}
 
-    with mock.patch.object(state, "save_checkpoint", save_checkpoint if rank == 0 else _refuse):
-        train(model, batches, config, generator=generator, evaluate=evaluate, folder=folder)
+    said = ""
+    try:
+        with mock.patch.object(state, "save_checkpoint", save_checkpoint if rank == 0 else _refuse):
+            train(model, batches, config, generator=generator, evaluate=evaluate, folder=folder)
+    except TrainingError as error:
+        said = str(error)
+    meeting.with_suffix(f".{rank}.txt").write_text(said)
     save_checkpoint(meeting.with_suffix(f".{rank}"), model.state_dict(), {}, force=True)
     distributed.destroy_process_group()
 
@@ -117,6 +138,14 @@ def in_process(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     process = context.Process(target=target, args=arguments)
     process.start()
     return process
+
+
+def wait_for_step(step: int, folder: Path, process: BaseProcess) -> None:
+    """Return once the step is in the log, or the process at its end; step 0 is there before it begins."""
+    path, until = folder / "log.jsonl", time.monotonic() + 60
+    while process.is_alive() and (path.read_bytes().count(b"\n") if path.exists() else 0) < step:
+        assert time.monotonic() < until, "the process does not get going"
+        time.sleep(0.001)
 
 
 def _refuse(*_: Any, **__: Any) -> None:

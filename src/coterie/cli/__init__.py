@@ -144,7 +144,8 @@ def learn(
 ) -> None:
     """Train a network to cluster, as a recipe says.
 
-    The network then clusters sets that it has not seen. Training can be stopped at any time; the same command goes on with the run.
+    The network then clusters sets that it has not seen. Training can be stopped at any time; the same command goes on
+    with the run.
     """
     request = LearnRequest(
         recipe=recipe,

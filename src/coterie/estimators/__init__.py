@@ -4,14 +4,15 @@ from pathlib import Path
 
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import WeightsError
-from coterie.estimators.base import TrainedClusterer
+from coterie.estimators.base import Clusterer
 from coterie.estimators.clam import ClAM
+from coterie.estimators.dac import DAC
 
-ESTIMATORS: dict[str, type[TrainedClusterer]] = {"clam": ClAM}
+ESTIMATORS: dict[str, type[Clusterer]] = {"clam": ClAM, "dac": DAC}
 """Every estimator by the name of its method."""
 
 
-def load_model(path: str | Path) -> TrainedClusterer:
+def load_model(path: str | Path) -> Clusterer:
     """Read a saved estimator of whatever method.
 
     Parameters

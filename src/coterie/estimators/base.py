@@ -60,14 +60,17 @@ def device_from(name: str) -> torch.device:
         raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
 
 
-class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
-    """Base of the estimators that are trained by ``fit`` on the data itself.
+class Clusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
+    """Base of all estimators.
 
-    A subclass implements ``fit``, sets ``model_`` and ``table_``, and says how its model is written down.
+    A subclass implements ``fit``, sets ``model_`` and ``table_``, and says how its model is written down. Those that
+    ``fit`` trains on the data itself derive from it at once, those that are trained beforehand by way of
+    ``AmortizedClusterer``.
     """
 
     method: ClassVar[str]
-    scaling: Scaling
+    saved_unfitted: ClassVar[bool] = False
+    """Whether there is something to save before ``fit``."""
     device: str
     table_: TableEncoder
 
@@ -93,7 +96,7 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
         return tags
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the fitted estimator as one safetensors file, without the labels of the rows it was fitted on.
+        """Write the estimator as one safetensors file, without the labels of the rows it was fitted on.
 
         Parameters
         ----------
@@ -102,16 +105,18 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
         force : bool
             Whether an existing file may be replaced.
         """
-        check_is_fitted(self)
+        fitted = "table_" in vars(self)
+        if not (fitted or self.saved_unfitted):
+            check_is_fitted(self)
         tensors, card = self._to_checkpoint()
         card = {
             "method": self.method,
             "coterie": __version__,
-            "encoder": self.table_.to_card(),
-            "n_features_in": self.n_features_in_,
             "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_plain(value)},
             **card,
         }
+        if fitted:
+            card |= {"encoder": self.table_.to_card(), "n_features_in": self.n_features_in_}
         save_checkpoint(path, tensors, card, force=force)
 
     @classmethod
@@ -131,10 +136,11 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
             )
         try:
             estimator = cls(**{name: _as_given(value) for name, value in card["parameters"].items()})
-            estimator.table_ = TableEncoder.from_card(card["encoder"])
-            estimator.n_features_in_ = int(card["n_features_in"])
-            if estimator.table_.named:
-                estimator.feature_names_in_ = np.array(estimator.table_.names, dtype=object)
+            if "encoder" in card or not cls.saved_unfitted:
+                estimator.table_ = TableEncoder.from_card(card["encoder"])
+                estimator.n_features_in_ = int(card["n_features_in"])
+                if estimator.table_.named:
+                    estimator.feature_names_in_ = np.array(estimator.table_.names, dtype=object)
             estimator._from_checkpoint(tensors, card)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise WeightsError(f"{str(path)!r} lacks part of its model ({error!r}). Save it again.") from error
@@ -152,10 +158,10 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
         validate_data(self, shaped, reset=reset, skip_check_array=True)
         return table
 
-    def _fit_encoder(self, X: Any) -> Tensor:
+    def _fit_encoder(self, X: Any, scaling: Scaling) -> Tensor:
         """Read X, learn how to encode it, and encode it."""
         table = self._read(X, reset=True)
-        self.table_ = TableEncoder(self.scaling).fit(table)
+        self.table_ = TableEncoder(scaling).fit(table)
         return self._to_tensor(table)
 
     def _encode(self, X: Any) -> Tensor:
@@ -170,6 +176,13 @@ class TrainedClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc] 
 def labels_to_numpy(labels: Tensor) -> npt.NDArray[np.int64]:
     """Labels as scikit-learn wants them."""
     return labels.cpu().numpy().astype(np.int64)
+
+
+def to_numpy(tensor: Tensor | None) -> npt.NDArray[np.float32]:
+    """Numbers as scikit-learn wants them."""
+    if tensor is None:
+        raise TypeError("the model gave no tensor")
+    return tensor.detach().cpu().numpy()
 
 
 def _is_plain(value: Any) -> bool:

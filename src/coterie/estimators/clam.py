@@ -12,7 +12,7 @@ from torch import Tensor
 
 from coterie.config import from_dict, to_dict
 from coterie.data.tables import Scaling
-from coterie.estimators.base import TrainedClusterer, generator_from, labels_to_numpy, one_thread
+from coterie.estimators.base import Clusterer, generator_from, labels_to_numpy, one_thread, to_numpy
 from coterie.estimators.clam_plan import batch_size_for, check_weight, make_plan
 from coterie.estimators.clam_search import Fill, Select, search, settle
 from coterie.models.clam import ClamConfig, ClamModel, Metric, Objective
@@ -23,7 +23,7 @@ STREAM_RATE = 0.2
 """Share of the chosen run's learning rate that ``partial_fit`` begins with."""
 
 
-class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type: ignore[misc]  # scikit-learn is untyped
     """Clustering with associative memories.
 
     Prototypes attract points step by step; they are learned by hiding features and completing them from what is left.
@@ -219,7 +219,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
         sample_weight : array (n,), optional
             How much each row counts in training.
         """
-        x = self._fit_encoder(X)
+        x = self._fit_encoder(X, self.scaling)
         weight = check_weight(sample_weight, x)
         rows = x if weight is None else x[weight > 0]
         plan = make_plan(self.get_params(deep=False), rows, self.table_)
@@ -288,7 +288,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             Rows with the columns of ``fit``.
         """
         x = self._encode(X)
-        return _to_numpy(self.model_.cluster(x, generator_from(0, x.device)).probabilities)
+        return to_numpy(self.model_.cluster(x, generator_from(0, x.device)).probabilities)
 
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -301,7 +301,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
         """
         x = self._encode(X)
         prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
-        return _to_numpy(torch.cdist(self.model_.enter(x), prototypes))
+        return to_numpy(torch.cdist(self.model_.enter(x), prototypes))
 
     @one_thread()
     def score(self, X: Any, y: None = None) -> float:
@@ -328,7 +328,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             Rows with the columns of ``fit``.
         """
         x = self._encode(X)
-        return _to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(x)]))
+        return to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(x)]))
 
     @one_thread()
     def entropy(self, X: Any) -> npt.NDArray[np.float32]:
@@ -340,7 +340,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             Rows with the columns of ``fit``.
         """
         x = self._encode(X)
-        return _to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(x)]))
+        return to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(x)]))
 
     @one_thread()
     def trajectories(self, X: Any) -> npt.NDArray[np.float64]:
@@ -352,22 +352,22 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
             Rows with the columns of ``fit``.
         """
         x = self._encode(X)
-        path = _to_numpy(self.model_.trajectories(x))
+        path = to_numpy(self.model_.trajectories(x))
         return np.stack([self.table_.inverse(positions) for positions in path])
 
     def _describe(self, x: Tensor) -> None:
         """Set everything that follows from the model and the rows."""
         clustering = self.model_.cluster(x, generator_from(0, x.device))
         self.labels_ = labels_to_numpy(clustering.labels)
-        self.probabilities_ = _to_numpy(clustering.probabilities)
+        self.probabilities_ = to_numpy(clustering.probabilities)
         self._means = cluster_means(x, clustering.labels, clustering.n_clusters)
         self._describe_model()
 
     def _describe_model(self) -> None:
         self.n_clusters_ = int(self.model_.occupied[0].sum())
         self.beta_ = float(self.model_.beta[0])
-        self.prototypes_ = _to_numpy(self.model_.leave(self.model_.memories()[0, : self.n_clusters_].detach()))
-        self.cluster_centers_ = self.table_.inverse(_to_numpy(self._means))
+        self.prototypes_ = to_numpy(self.model_.leave(self.model_.memories()[0, : self.n_clusters_].detach()))
+        self.cluster_centers_ = self.table_.inverse(to_numpy(self._means))
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
         self._n_features_out = self.n_clusters_
 
@@ -390,9 +390,3 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TrainedClusterer):
         self.runs_ = card["runs"]
         self.notes_ = tuple(card["notes"])
         self._describe_model()
-
-
-def _to_numpy(tensor: Tensor | None) -> npt.NDArray[np.float32]:
-    if tensor is None:
-        raise TypeError("the model gave no tensor")
-    return tensor.detach().cpu().numpy()

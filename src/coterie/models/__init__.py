@@ -2,9 +2,18 @@
 
 from typing import Any
 
+from coterie.models.act_st import ActStModel
 from coterie.models.base import ClusterModel
 from coterie.models.clam import ClamModel
 from coterie.models.dac import DacModel
+from coterie.models.ncp import NcpModel
+from coterie.models.set_transformer import SetTransformerModel
 
-MODELS: dict[str, type[ClusterModel[Any]]] = {"clam": ClamModel, "dac": DacModel}
+MODELS: dict[str, type[ClusterModel[Any]]] = {
+    "act-st": ActStModel,
+    "clam": ClamModel,
+    "dac": DacModel,
+    "ncp": NcpModel,
+    "set-transformer": SetTransformerModel,
+}
 """Every model by the name that checkpoints carry."""

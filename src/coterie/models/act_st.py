@@ -8,7 +8,7 @@ Letters: B sets, N points, D features, K components, L longest mixture, H hidden
 """
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, final
+from typing import Literal, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,7 +19,7 @@ from coterie.errors import ConfigError
 from coterie.models.base import SetModel
 from coterie.nn.attention import MAB, PMA, SAB, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
-from coterie.ops.mixture import diagonal_log_prob
+from coterie.ops.mixture import Mixtures, joint_of
 from coterie.structures import Clustering, Loss, TaskBatch
 
 
@@ -69,18 +69,6 @@ class ActStConfig:
             layer_norm=False,
             scale="model",
         )
-
-
-class Mixtures(NamedTuple):
-    """One mixture for each set; components that a set does not have are given the share zero."""
-
-    log_share: Float[Tensor, "B K"]
-    mean: Float[Tensor, "B K D"]
-    deviation: Float[Tensor, "B K D"]
-
-    def joint(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N K"]:
-        """Logarithm of share times density, of every point and component."""
-        return self.log_share.unsqueeze(1) + diagonal_log_prob(x, self.mean, self.deviation)
 
 
 @final
@@ -164,33 +152,9 @@ class ActStModel(SetModel):
         generator: Generator,  # noqa: ARG002  (nothing is drawn)
     ) -> list[Clustering]:
         """Give each point to its most probable component; components without points are dropped."""
-        x = x.masked_fill(~valid.unsqueeze(2), 0.0)
-        found = self.find(x, valid)
-        joint = found.joint(x)
-        return [_clustering(joint[i], valid[i], *(part[i] for part in found)) for i in range(len(x))]
+        return self.find(x, valid).clusterings(x, valid)
 
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
         """Posterior probabilities of the components that were kept."""
-        log_density = diagonal_log_prob(x, found.extras["mean"], found.extras["deviation"])
-        return (found.extras["log_share"] + log_density).softmax(dim=1)
-
-
-def _clustering(
-    joint: Float[Tensor, "N K"],
-    valid: Bool[Tensor, " N"],
-    log_share: Float[Tensor, " K"],
-    mean: Float[Tensor, "K D"],
-    deviation: Float[Tensor, "K D"],
-) -> Clustering:
-    """Hard and soft memberships in the components that win a point, the largest first; their shares sum to one."""
-    winner = joint.argmax(dim=1)
-    sizes = winner[valid].bincount(minlength=joint.shape[1])
-    order = sizes.argsort(descending=True, stable=True)
-    kept = order[: int((sizes > 0).sum())]
-    return Clustering(
-        labels=torch.where(valid, order.argsort()[winner], -1),
-        n_clusters=len(kept),
-        probabilities=joint[:, kept].softmax(dim=1) * valid.unsqueeze(1),
-        extras={"mean": mean[kept], "deviation": deviation[kept], "log_share": log_share[kept].log_softmax(dim=0)},
-    )
+        return joint_of(x, found.extras).softmax(dim=1)

@@ -17,6 +17,8 @@ class ClusterModel(nn.Module, ABC, Generic[Batch]):
     """Base of all models. Built from its ``Config``; final subclasses implement the three methods."""
 
     Config: ClassVar[type[Any]]
+    config: Any
+    """What the model was built from."""
 
     @abstractmethod
     def loss(self, batch: Batch, generator: Generator) -> Loss:
@@ -46,7 +48,9 @@ class SetModel(ClusterModel[TaskBatch], ABC):
 
     def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:
         """Clusters of one set."""
-        return self.cluster_sets(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device), generator)[0]
+        return self.cluster_sets(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device), generator)[
+            0
+        ]
 
     def after_step(self) -> None:
         """Nothing: the gradient says it all."""

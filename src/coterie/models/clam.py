@@ -60,6 +60,7 @@ class ClamModel(ClusterModel[PointBatch]):
     """R sets of K prototypes, each with its own inverse temperature, rate, mask rate and fill values."""
 
     Config: ClassVar[type[ClamConfig]] = ClamConfig
+    config: ClamConfig
     present: Bool[Tensor, "R K"]
     occupied: Bool[Tensor, "R K"]
     beta: Float[Tensor, " R"]

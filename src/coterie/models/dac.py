@@ -9,7 +9,7 @@ Letters: B sets, N points, D features, K clusters, H hidden, M inducing points, 
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, final
+from typing import Literal, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -20,7 +20,7 @@ from coterie.errors import ConfigError
 from coterie.models.base import SetModel
 from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
 from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
-from coterie.ops.mixture import Mixture, diagonal_log_prob, explained, refine, simplify
+from coterie.ops.mixture import Mixture, explained, joint_of, refine, simplify
 from coterie.structures import Clustering, Loss, TaskBatch
 
 TRUST = 10.0
@@ -162,8 +162,10 @@ class DacModel(SetModel):
         self, x: Float[Tensor, "B N D"], summary: Float[Tensor, "B S H"], anchor: Float[Tensor, "B 1 A"] | None
     ) -> Float[Tensor, "B N"]:
         """Membership logits of any points, by what a pass has kept."""
-        parts = summary.split(
-            [self.config.inducing] * self.config.depth + [1] + [self.config.inducing] * self.config.mask_depth, dim=1
+        parts = torch.split(
+            summary,
+            [self.config.inducing] * self.config.depth + [1] + [self.config.inducing] * self.config.mask_depth,
+            dim=1,
         )
         of_encoder, cluster, of_decoder = (
             parts[: self.config.depth],
@@ -222,7 +224,7 @@ class DacModel(SetModel):
             return self.joint(x, found).softmax(dim=1)
         extras = found.extras
         rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
-        chance = torch.cat([self._chances(part, extras) for part in x.split(rows)])
+        chance = torch.cat([self._chances(part, extras) for part in torch.split(x, rows)])
         # Whom an earlier pass takes, no later one gets.
         order = extras["turn"].argsort()
         claims = (chance > 0.5)[:, order].cumsum(dim=1)
@@ -239,7 +241,7 @@ class DacModel(SetModel):
         """Log-density of any points together with each of the clusters that were found in some set."""
         extras = found.extras
         if "mean" in extras:
-            return diagonal_log_prob(x, extras["mean"], extras["deviation"]) + extras["log_share"]
+            return joint_of(x, extras)
         return self._log_probs(x, extras["context"]) + extras["log_share"]
 
     @property
@@ -338,7 +340,9 @@ class DacModel(SetModel):
             raise ConfigError("A network without a density head knows no densities.")
         rows = max(1, BLOCK_ELEMENTS // (len(context) * self.config.width))
         still = Generator(device=x.device).manual_seed(0)  # a bound that is estimated stays the same for the same rows
-        parts = [self.density.log_prob(part.expand(len(context), -1, -1), context, still) for part in x.split(rows)]
+        parts = [
+            self.density.log_prob(part.expand(len(context), -1, -1), context, still) for part in torch.split(x, rows)
+        ]
         return torch.cat(parts, dim=1).T
 
     def _chances(self, x: Float[Tensor, "N D"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:

@@ -1,11 +1,15 @@
 """Mixtures of Gaussians with diagonal covariances: densities, maximum-likelihood steps, and how many components."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
+
+from coterie.structures import Clustering
 
 NEAR = 3.0
 """Distance between means, in sums of deviations, beyond which two components are not one."""
@@ -17,6 +21,9 @@ def diagonal_log_prob(
     x: Float[Tensor, "*B N D"], mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]
 ) -> Float[Tensor, "*B N K"]:
     """Log-density of every point under every component, by products of matrices: no (N, K, D) tensor."""
+    # Around the components, since squares of numbers far from zero would leave no digits for their differences.
+    centre = mean.mean(dim=-2, keepdim=True)
+    x, mean = x - centre, mean - centre
     precision = deviation.square().reciprocal()
     squares = (
         x.square() @ precision.mT
@@ -25,6 +32,28 @@ def diagonal_log_prob(
     )
     volume = deviation.log().sum(dim=-1) + 0.5 * x.shape[-1] * math.log(2 * math.pi)
     return -0.5 * squares.clamp(min=0) - volume.unsqueeze(-2)
+
+
+class Mixtures(NamedTuple):
+    """One mixture for each set; components that a set does not have are given the share zero."""
+
+    log_share: Float[Tensor, "B K"]
+    mean: Float[Tensor, "B K D"]
+    deviation: Float[Tensor, "B K D"]
+
+    def joint(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N K"]:
+        """Logarithm of share times density, of every point and component."""
+        return self.log_share.unsqueeze(1) + diagonal_log_prob(x, self.mean, self.deviation)
+
+    def clusterings(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> list[Clustering]:
+        """Give each point to its most probable component; components without points are dropped."""
+        joint = self.joint(x.masked_fill(~valid.unsqueeze(2), 0.0))
+        return [_clustering(joint[i], valid[i], *(part[i] for part in self)) for i in range(len(x))]
+
+
+def joint_of(x: Float[Tensor, "N D"], kept: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+    """Logarithm of share times density, from what a clustering keeps of its mixture."""
+    return kept["log_share"] + diagonal_log_prob(x, kept["mean"], kept["deviation"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +135,7 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
         total = joint.logsumexp(dim=1)
         responsibility = (joint - total.unsqueeze(1)).exp()
         without, dropped = _best_drop(responsibility, mixture)
-        joined_loss, pair = _best_join(x, joint, total, responsibility, mixture)
+        joined_loss, pair = _best_join(x, total, responsibility, mixture)
         if min(without, joined_loss) >= cost:
             break
         if without <= joined_loss:
@@ -132,9 +161,7 @@ def _best_drop(responsibility: Tensor, mixture: Mixture) -> tuple[float, int]:
     return float(least.values), int(least.indices)
 
 
-def _best_join(
-    x: Tensor, joint: Tensor, total: Tensor, responsibility: Tensor, mixture: Mixture
-) -> tuple[float, tuple[int, int]]:
+def _best_join(x: Tensor, total: Tensor, responsibility: Tensor, mixture: Mixture) -> tuple[float, tuple[int, int]]:
     """Least loss of log-likelihood when two components near each other become one."""
     first, second = torch.triu_indices(len(mixture.share), len(mixture.share), offset=1, device=x.device)
     gap = (mixture.mean[first] - mixture.mean[second]).abs() / (mixture.deviation[first] + mixture.deviation[second])
@@ -152,3 +179,21 @@ def _best_join(
     return float(least.values), (int(first[least.indices]), int(second[least.indices]))
 
 
+def _clustering(
+    joint: Float[Tensor, "N K"],
+    valid: Bool[Tensor, " N"],
+    log_share: Float[Tensor, " K"],
+    mean: Float[Tensor, "K D"],
+    deviation: Float[Tensor, "K D"],
+) -> Clustering:
+    """Hard and soft memberships in the components that win a point, the largest first; their shares sum to one."""
+    winner = joint.argmax(dim=1)
+    sizes = winner[valid].bincount(minlength=joint.shape[1])
+    order = sizes.argsort(descending=True, stable=True)
+    kept = order[: int((sizes > 0).sum())]
+    return Clustering(
+        labels=torch.where(valid, order.argsort()[winner], -1),
+        n_clusters=len(kept),
+        probabilities=joint[:, kept].softmax(dim=1) * valid.unsqueeze(1),
+        extras={"mean": mean[kept], "deviation": deviation[kept], "log_share": log_share[kept].log_softmax(dim=0)},
+    )

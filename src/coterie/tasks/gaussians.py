@@ -35,6 +35,8 @@ class MixturesOfGaussians:
     """Standard deviation of the logarithm of that."""
     copied: float = 0.0
     """Share of the sets whose features are all copies of their first, as when one column is fitted to more."""
+    standardised: bool = False
+    """Whether each set is brought to mean zero and standard deviation one in every feature."""
 
     def __post_init__(self) -> None:
         check_sizes(self.max_points, self.max_clusters, self.concentration)
@@ -70,6 +72,10 @@ class MixturesOfGaussians:
             )
         member = labels.unsqueeze(2).expand(-1, -1, self.n_features)
         x = mean.gather(1, member) + deviation.gather(1, member) * noise
+        if self.standardised:
+            centre, scale = x.mean(dim=1, keepdim=True), x.std(dim=1, keepdim=True, correction=0)
+            scale = torch.where(scale > 0, scale, 1.0)  # one point does not vary
+            x, mean, deviation = (x - centre) / scale, (mean - centre) / scale, deviation / scale
         return TaskBatch(x, labels, torch.ones_like(labels, dtype=torch.bool)), mean, deviation
 
 

@@ -70,5 +70,5 @@ def gather(state: Tensor) -> Tensor:
 
 
 def own_row(states: Tensor) -> Tensor:
-    """Row of this process."""
-    return states[distributed.get_rank() if n_processes() > 1 else 0]
+    """Row of this process; a tensor of its own, since a generator crashes on a view as its state."""
+    return states[distributed.get_rank() if n_processes() > 1 else 0].clone()

@@ -1,0 +1,142 @@
+"""DAC as a scikit-learn estimator."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.data.tables import Scaling
+from coterie.errors import InputError
+from coterie.estimators.amortized import AmortizedClusterer
+from coterie.estimators.base import one_thread, to_numpy
+from coterie.models.base import SetModel
+from coterie.models.dac import DacConfig, DacModel, Density
+from coterie.training import Progress
+
+
+class DAC(AmortizedClusterer):
+    """Deep amortized clustering: a network that was trained on sorted sets takes out one cluster after the other.
+
+    Nothing is trained by ``fit``, and the number of clusters is not asked for. The weights that ship are for points in
+    the plane; data with one feature or with more than two are brought there, which ``notes_`` states. For sets of your
+    own kind, ``learn`` trains the network on some that you have sorted.
+
+    Parameters
+    ----------
+    weights : str, Path or None
+        Name of weights that ship (``coterie.registry.pretrained_names("dac")``), or a file; None to ``learn`` from
+        nothing.
+    max_points : int
+        Rows that go through the network; of more, so many are drawn by chance, and what was found in them takes the
+        others.
+    decoding : {"robust", "faithful"}
+        Whether clusters compete for the rows by their densities, and those that are too many are dropped or joined, or
+        each pass keeps what it takes and the first gets what is left over, as published.
+    density : {"flow", "gaussian", "statistician", "none"}
+        What describes a cluster, for ``learn`` from nothing.
+    filtering : {"min-loss", "anchored"}
+        Whether the network chooses the next cluster or a random row does, for ``learn`` from nothing.
+    scaling : {"auto", "robust", "standard", "none"}
+        How number columns are brought to one scale; "auto" is what the weights were trained with.
+    device : str
+        "auto", "cpu", "cuda" ...
+    random_state : int, RandomState or None
+        Same number, same result.
+    on_progress : callable, optional
+        Called with a ``coterie.training.Progress`` after every step of ``learn``.
+
+    Attributes
+    ----------
+    labels_ : array (n,)
+        Cluster of each row, the largest cluster being 0.
+    n_clusters_ : int
+        How many clusters were found.
+    probabilities_ : array (n, n_clusters_)
+        Memberships of the rows of ``fit``.
+    cluster_centers_ : array (n_clusters_, n_encoded)
+        Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
+    notes_ : tuple of str
+        What was decided on the way, in sentences.
+    evaluation_ : dict
+        After ``learn``: the loss and the agreement (adjusted Rand index) on the tasks that were held out.
+    table_ : TableEncoder
+        How columns became numbers; its ``notes`` list every decision.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from coterie import DAC
+    >>> X, _ = make_blobs(500, centers=5, cluster_std=0.6, random_state=3)
+    >>> model = DAC(random_state=0).fit(X)
+    >>> model.n_clusters_
+    5
+    >>> bool((model.predict(X) == model.labels_).all())
+    True
+    """
+
+    method: ClassVar[str] = "dac"
+    kind: ClassVar[type[SetModel]] = DacModel
+
+    def __init__(
+        self,
+        weights: str | Path | None = "dac-plane-v1",
+        *,
+        max_points: int = 1000,
+        decoding: Literal["robust", "faithful"] = "robust",
+        density: Density = "flow",
+        filtering: Literal["min-loss", "anchored"] = "min-loss",
+        scaling: Literal["auto"] | Scaling = "auto",
+        device: str = "auto",
+        random_state: Any = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> None:
+        self.weights = weights
+        self.max_points = max_points
+        self.decoding = decoding
+        self.density = density
+        self.filtering = filtering
+        self.scaling = scaling
+        self.device = device
+        self.random_state = random_state
+        self.on_progress = on_progress
+
+    @one_thread()
+    def score_samples(self, X: Any) -> npt.NDArray[np.float32]:
+        """Log-density (n,) of each row under the clusters together, in the features that the network takes.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+        """
+        x = self._features(X)
+        return to_numpy(self._dac.joint(x, self._found).logsumexp(dim=1))
+
+    def score(self, X: Any, y: None = None) -> float:
+        """Mean log-density of the rows: the higher the better.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+        y : None
+            Not used.
+        """
+        return float(self.score_samples(X).mean())
+
+    @property
+    def _dac(self) -> DacModel:
+        if not isinstance(self.model_, DacModel) or self.model_.density is None:
+            raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
+        return self.model_
+
+    def _fresh_config(self, n_features: int) -> DacConfig:
+        return DacConfig(n_features, density=self.density, filtering=self.filtering)
+
+    def _configured(self, config: DacConfig) -> DacConfig:
+        if self.max_points < 1:
+            raise InputError(f"max_points={self.max_points} must be at least 1.")
+        return replace(config, max_points=self.max_points, decoding=self.decoding)

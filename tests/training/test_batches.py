@@ -1,0 +1,53 @@
+"""Streams of batches."""
+
+from itertools import islice
+
+import pytest
+import torch
+from torch import Generator
+
+from coterie.tasks.gaussians import MixturesOfGaussians
+from coterie.training import point_batches, task_batches
+
+
+def generator(seed: int = 1) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+@pytest.mark.parametrize(("count", "batch_size", "per_epoch"), [(10, 4, 3), (8, 4, 2), (3, 10, 1), (1, 1, 1)])
+def test_every_epoch_sees_every_row_once(count: int, batch_size: int, per_epoch: int) -> None:
+    x = torch.arange(count).float().unsqueeze(1)
+    made = list(point_batches(x, batch_size=batch_size, epochs=3, generator=generator(), weight=x[:, 0] * 2))
+    assert len(made) == 3 * per_epoch
+    assert [batch.ends_epoch for batch in made] == ([False] * (per_epoch - 1) + [True]) * 3
+    for epoch in range(3):
+        part = made[epoch * per_epoch : (epoch + 1) * per_epoch]
+        assert torch.cat([batch.index for batch in part]).sort().values.tolist() == list(range(count))
+    for batch in made:
+        assert torch.equal(batch.x[:, 0], batch.index.float())
+        assert batch.weight is not None
+        assert torch.equal(batch.weight, batch.index.float() * 2)
+
+
+def test_epochs_are_shuffled_anew() -> None:
+    orders = [
+        b.index.tolist() for b in point_batches(torch.zeros(30, 1), batch_size=30, epochs=2, generator=generator())
+    ]
+    assert orders[0] != orders[1]
+    assert next(iter(point_batches(torch.zeros(3, 1), batch_size=3, epochs=1, generator=generator()))).weight is None
+
+
+@pytest.mark.usefixtures("untouched_random_state")
+def test_labelled_sets_have_no_end_and_follow_from_the_generators_state() -> None:
+    sampler, source = MixturesOfGaussians(max_points=20), generator()
+    stream = task_batches(sampler, batch_size=3, generator=source)
+    first = list(islice(stream, 5))
+    state = source.get_state()
+    following = list(islice(stream, 5))
+    assert all(len(batch.x) == 3 for batch in (*first, *following))
+    later = generator(9)
+    later.set_state(state)
+    for batch, again in zip(following, task_batches(sampler, batch_size=3, generator=later), strict=False):
+        assert torch.equal(batch.x, again.x)
+        assert torch.equal(batch.labels, again.labels)
+    assert any(batch.x.shape != first[0].x.shape for batch in first)
