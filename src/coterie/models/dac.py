@@ -7,86 +7,44 @@ labelled sets; afterwards it clusters sets of classes that it never saw, without
 Letters: B sets, N points, D features, K clusters, H hidden, M inducing points, P numbers that describe a cluster.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
-from torch.nn.functional import one_hot, softplus
+from torch.nn.functional import logsigmoid, one_hot, softplus
 
 from coterie.errors import ConfigError
 from coterie.models.base import SetModel
+from coterie.models.dac_config import DacConfig, Density, density_head
 from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
-from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
-from coterie.ops.mixture import Mixture, explained, joint_of, refine, simplify
+from coterie.nn.density import DensityHead, GaussianHead, StatisticianHead
+from coterie.ops.mixture import (
+    Mixture,
+    cost_of_component,
+    explained,
+    grouped,
+    joint_of,
+    needed_components,
+    refine,
+    simplify,
+)
+from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering, Loss, TaskBatch
+
+__all__ = ["DacConfig", "DacModel", "Density", "Filtered"]
 
 TRUST = 10.0
 """Points that the deviations which the network gives count as, against those that are there."""
 STEPS = 5
 """Steps of expectation and maximisation after each change of the components."""
+ROUNDS = 2
+"""How often clusters are described anew, each by its points alone."""
 BLOCK_ELEMENTS = 1 << 21
 """Largest number of (cluster, row, hidden) cells that questions about rows hold at once: eight megabytes a tensor."""
-
-Density = Literal["gaussian", "flow", "statistician", "none"]
-
-
-@dataclass(frozen=True, slots=True)
-class DacConfig:
-    """Shape and variant of a DAC network; the defaults are ours, ``faithful`` gives the published ones."""
-
-    n_features: int
-    """D."""
-    filtering: Literal["min-loss", "anchored"] = "min-loss"
-    """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
-    anchor_position: Literal["input", "latent"] = "input"
-    """Whether the anchor is shown before the first encoder (the authors' code) or after it (the paper)."""
-    density: Density = "gaussian"
-    """What describes the points of a cluster, if anything."""
-    context_width: int = 64
-    """P, where the density leaves it open."""
-    width: int = 64
-    """H."""
-    heads: int = 4
-    """Parts that the width is split into."""
-    inducing: int = 16
-    """M."""
-    depth: int = 4
-    """Layers of the encoder."""
-    mask_depth: int = 2
-    """Layers between the cluster's summary and the memberships."""
-    tie_blocks: bool = False
-    """Whether all layers of a stack but the first share their weights."""
-    layer_norm: bool = True
-    """Whether attention blocks normalise."""
-    scale: Literal["head", "model"] = "head"
-    """Width whose root divides attention's logits."""
-    decoding: Literal["robust", "faithful"] = "robust"
-    """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them."""
-    max_passes: int = 50
-    """Passes after which the points that are left join other clusters."""
-    max_points: int = 1000
-    """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
-
-    @classmethod
-    def faithful(cls, n_features: int, *, density: Density = "gaussian") -> "DacConfig":
-        """Network of the published experiments: 629,253 parameters for Gaussians in two dimensions."""
-        return cls(
-            n_features,
-            density=density,
-            context_width=128,
-            width=128,
-            inducing=32,
-            depth=4,
-            mask_depth=4,
-            tie_blocks=True,
-            layer_norm=False,
-            scale="model",
-            decoding="faithful",
-            max_points=1_000_000,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,23 +144,24 @@ class DacModel(SetModel):
         anchor = None
         if self.config.filtering == "anchored":
             anchor = torch.multinomial(batch.valid.float(), 1, generator=generator).squeeze(1)
-        found = self.filter(batch.x, batch.valid, anchor)
-        members = one_hot(batch.labels, int(batch.labels.max()) + 1) * batch.valid.unsqueeze(2)
-        members = members.to(batch.x.dtype)
+        x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
+        labels = batch.labels.masked_fill(~batch.valid, 0)
+        found = self.filter(x, batch.valid, anchor)
+        members = (one_hot(labels) * batch.valid.unsqueeze(2)).to(x.dtype)
         count = members.sum(dim=1)
         # Cross-entropy with one cluster's members as targets, for all clusters at once: the targets enter linearly.
         everywhere = (softplus(found.logits) * batch.valid).sum(dim=1, keepdim=True)
         there = torch.einsum("bn,bnk->bk", found.logits, members)
-        membership = (everywhere - there) / batch.valid.sum(dim=1, keepdim=True)
+        membership = (everywhere - there) / batch.valid.sum(dim=1, keepdim=True).clamp(min=1)
         surprise = torch.zeros_like(membership)
         if self.density is not None and found.context is not None:
-            log_prob = self.density.log_prob(batch.x, found.context, generator)
+            log_prob = self.density.log_prob(x, found.context, generator)
             surprise = -torch.einsum("bn,bnk->bk", log_prob, members) / count.clamp(min=1)
         total = membership + surprise
         if anchor is None:
             chosen = total.masked_fill(count == 0, torch.inf).argmin(dim=1, keepdim=True)
         else:
-            chosen = batch.labels.gather(1, anchor.unsqueeze(1))
+            chosen = labels.gather(1, anchor.unsqueeze(1))
         parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
         if self.density is not None:
             parts["surprise"] = float(surprise.detach().gather(1, chosen).mean())
@@ -213,28 +172,41 @@ class DacModel(SetModel):
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Clustering]:
         """Filter all sets side by side until nothing is left in any, then put each one's clusters right."""
-        shown = _at_most(self.config.max_points, valid, generator)
-        passes = self._filter_all(x, shown, generator)
-        return [self._decode(*each, generator) for each in zip(x, valid, shown, passes, strict=True)]
+        x = x.masked_fill(~valid.unsqueeze(2), 0.0)
+        # By value, so that what is drawn by chance does not depend on how the points are arranged.
+        order = by_value(x, valid)
+        ordered, there = x.gather(1, order.unsqueeze(2).expand_as(x)), valid.gather(1, order)
+        shown = at_most(self.config.max_points, there, generator)
+        passes = self._filter_all(ordered, shown, generator)
+        # Each set goes on with the same draws, lest one depend on those before it.
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        for i, state in enumerate(passes):
+            if state:
+                source = Generator(device=generator.device).manual_seed(seed)
+                passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
+        return [self._decode(*each) for each in zip(x, valid, passes, strict=True)]
 
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
         """Posteriors where there is a density, unless decoding is faithful; otherwise by which pass takes a point."""
+        if found.n_clusters == 0 or len(x) == 0:
+            return x.new_zeros((len(x), found.n_clusters))
         if self._has_posteriors:
             return self.joint(x, found).softmax(dim=1)
         extras = found.extras
         rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
-        chance = torch.cat([self._chances(part, extras) for part in torch.split(x, rows)])
+        logits = torch.cat([self._claims(part, extras) for part in torch.split(x, rows)])
         # Whom an earlier pass takes, no later one gets.
         order = extras["turn"].argsort()
-        claims = (chance > 0.5)[:, order].cumsum(dim=1)
-        earlier = torch.empty_like(claims)
-        earlier[:, order] = claims - (chance > 0.5)[:, order].long()
-        weight = chance.masked_fill(earlier > 0, 0.0)
+        takers = (logits > 0)[:, order].cumsum(dim=1)
+        earlier = torch.empty_like(takers)
+        earlier[:, order] = takers - (logits > 0)[:, order].long()
+        # Chances over their sum, but such that it cannot be zero.
+        belonging = logsigmoid(logits).masked_fill(earlier > 0, -torch.inf).softmax(dim=1)
         if self.config.decoding == "faithful":  # what is never taken is in the first cluster
-            first = one_hot(order[0], found.n_clusters).to(weight.dtype)
-            weight = torch.where(claims[:, -1:] > 0, weight, first)
-        return weight / weight.sum(dim=1, keepdim=True)
+            first = one_hot(order[0], found.n_clusters).to(belonging.dtype)
+            belonging = torch.where(takers[:, -1:] > 0, belonging, first)
+        return belonging
 
     @torch.no_grad()
     def joint(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
@@ -251,7 +223,7 @@ class DacModel(SetModel):
     def _filter_all(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[dict[str, Tensor]]:
-        """What the passes have kept, for each set: one row for each pass."""
+        """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
         remaining = valid.clone()
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
         for _ in range(self.config.max_passes):
@@ -265,7 +237,10 @@ class DacModel(SetModel):
             points = x[active].gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
             anchor = None
             if self.config.filtering == "anchored":
-                anchor = torch.multinomial(shown.float(), 1, generator=generator).squeeze(1)
+                # Sets share the random number, lest one depend on its neighbours.
+                uniform = torch.rand((), generator=generator, device=generator.device).to(x.device)
+                count = shown.sum(dim=1)
+                anchor = (uniform * count).long().minimum(count - 1)
             found = self.filter(points, shown, anchor)
             taken = (found.logits > 0) & shown
             if self.config.decoding == "robust":
@@ -285,28 +260,28 @@ class DacModel(SetModel):
             for states in kept
         ]
 
-    def _decode(
-        self,
-        x: Float[Tensor, "N D"],
-        valid: Bool[Tensor, " N"],
-        shown: Bool[Tensor, " N"],
-        state: dict[str, Tensor],
-        generator: Generator,
-    ) -> Clustering:
+    def _components(
+        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], state: dict[str, Tensor], generator: Generator
+    ) -> dict[str, Tensor]:
+        """What tells the clusters of one set, from what its passes have kept."""
+        share = (state.pop("count") + 0.5) / (state["turn"].numel() * 0.5 + len(shown))
+        state["log_share"] = share.log()
+        return self._put_right(x, shown, state, generator) if self._has_posteriors else state
+
+    def _decode(self, x: Float[Tensor, "N D"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
         """Clusters of one set, the largest first."""
         labels = torch.full_like(valid, -1, dtype=torch.int64)
-        points = x[valid]
-        if len(points) == 0:
+        if not state:
             return Clustering(labels, 0)
-        share = (state.pop("count") + 0.5) / (state["turn"].numel() * 0.5 + shown.sum())
-        state["log_share"] = share.log()
-        if self._has_posteriors:
-            state = self._put_right(points, x[shown], state, generator)
-        found = Clustering(labels, len(state["log_share"]), extras=state)
-        belonging = self.memberships(points, found)
-        size = torch.bincount(belonging.argmax(dim=1), minlength=found.n_clusters)
+        points = x[valid]
+        every = Clustering(labels, len(state["log_share"]), extras=state)
+        size = torch.bincount(self.memberships(points, every).argmax(dim=1), minlength=every.n_clusters)
         order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
-        found = Clustering(labels, len(order), extras={name: value[order] for name, value in state.items()})
+        kept = {name: value[order] for name, value in state.items()}
+        kept["log_share"] = (
+            kept["log_share"].log_softmax(dim=0) if self._has_posteriors else (size[order] / len(points)).log()
+        )
+        found = Clustering(labels, len(order), extras=kept)
         belonging = self.memberships(points, found)
         labels[valid] = belonging.argmax(dim=1)
         probabilities = torch.zeros((len(x), len(order)), dtype=x.dtype, device=x.device)
@@ -318,7 +293,7 @@ class DacModel(SetModel):
     ) -> dict[str, Tensor]:
         """Let the densities that the passes gave compete for the points, and drop or join those that are too many."""
         if not isinstance(self.density, GaussianHead):
-            return {name: state[name] for name in ("context", "log_share")}
+            return self._describe_anew(shown, state["context"], state["log_share"])
         mean, deviation = self.density.parameters_of(state["context"])
         mixture = Mixture(state["log_share"].exp(), mean, deviation, deviation, TRUST)
         mixture = simplify(shown, refine(shown, mixture, STEPS), steps=STEPS)
@@ -327,38 +302,69 @@ class DacModel(SetModel):
             missed = x[~explained(x, mixture)]
             if len(missed):
                 everyone = torch.ones((1, len(missed)), dtype=torch.bool, device=x.device)
-                more = self._filter_all(missed.unsqueeze(0), _at_most(len(shown), everyone, generator), generator)[0]
+                more = self._filter_all(missed.unsqueeze(0), at_most(len(shown), everyone, generator), generator)[0]
                 mean, deviation = self.density.parameters_of(more["context"])
                 mixture = mixture.with_more(more["count"] / len(x), mean, deviation)
                 mixture = refine(x, mixture, STEPS)
             mixture = simplify(x, mixture, steps=STEPS)
         return {"mean": mixture.mean, "deviation": mixture.deviation, "log_share": mixture.share.log()}
 
+    def _describe_anew(
+        self, x: Float[Tensor, "S D"], context: Float[Tensor, "K P"], log_share: Float[Tensor, " K"]
+    ) -> dict[str, Tensor]:
+        """Drop clusters that the others make needless, and show the network each of the rest alone; then again."""
+        for _ in range(ROUNDS):
+            log_prob = self._log_probs(x, context)
+            kept = needed_components(log_prob + log_share, cost_of_component(x))
+            label = (log_prob + log_share)[:, kept].argmax(dim=1)
+            used, label = torch.unique(label, return_inverse=True)
+            kept = kept[used]
+            context, log_prob = context[kept], log_prob[:, kept]
+            own = log_prob.gather(1, label.unsqueeze(1)).squeeze(1)
+            # The likeliest point of each cluster comes first, and is its anchor where one is asked for.
+            order = own.argsort(descending=True)
+            alone, valid = grouped(x[order], label[order])
+            anchor = torch.zeros(len(kept), dtype=torch.int64, device=x.device)
+            new = _described(self.filter(alone, valid, anchor))
+            gain = torch.zeros_like(log_share[kept]).index_add(0, label, -own)
+            gain = gain.index_add(0, label, self._log_probs(x, new).gather(1, label.unsqueeze(1)).squeeze(1))
+            context = torch.where(gain.unsqueeze(1) > 0, new, context)
+            log_share = (valid.sum(dim=1) / len(x)).log()
+        return {"context": context, "log_share": log_share}
+
     def _log_probs(self, x: Float[Tensor, "N D"], context: Float[Tensor, "K P"]) -> Float[Tensor, "N K"]:
         """Log-density of every point in every cluster."""
         if self.density is None:
             raise ConfigError("A network without a density head knows no densities.")
         rows = max(1, BLOCK_ELEMENTS // (len(context) * self.config.width))
-        still = Generator(device=x.device).manual_seed(0)  # a bound that is estimated stays the same for the same rows
         parts = [
-            self.density.log_prob(part.expand(len(context), -1, -1), context, still) for part in torch.split(x, rows)
+            _without_chance(self.density, part.expand(len(context), -1, -1), context) for part in torch.split(x, rows)
         ]
         return torch.cat(parts, dim=1).T
 
-    def _chances(self, x: Float[Tensor, "N D"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Chance that each pass, by itself, would take each point."""
+    def _claims(self, x: Float[Tensor, "N D"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Logits by which each pass, by itself, would take each point."""
         everyone = x.expand(len(extras["turn"]), -1, -1)
-        return self.judge(everyone, extras["summary"], extras.get("anchor")).sigmoid().T
+        return self.judge(everyone, extras["summary"], extras.get("anchor")).T
 
 
-def _at_most(most: int, valid: Bool[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
-    """All valid points of each set, or that many of them by chance."""
-    if not bool((valid.sum(dim=1) > most).any()):
-        return valid
-    ticket = torch.rand(valid.shape, generator=generator, device=generator.device).to(valid.device)
-    ticket = ticket.masked_fill(~valid, 2.0)
-    chosen = torch.zeros_like(valid).scatter_(1, ticket.topk(most, dim=1, largest=False).indices, value=True)
-    return chosen & valid
+def _without_chance(
+    density: DensityHead, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]
+) -> Float[Tensor, "B N"]:
+    """Log-density of each point; a bound that training estimates by chance is taken at the posterior's mean instead."""
+    unused = Generator(device=x.device)
+    if not isinstance(density, StatisticianHead):
+        return density.log_prob(x, context, unused)
+    code, deviation = density.posterior(x, context)
+    peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
+    bound = density.decoded_log_prob(x, code, context) + density.prior.log_prob(code, context, unused) - peak
+    return bound / density.n_features if density.per_feature else bound
+
+
+def _described(found: Filtered) -> Float[Tensor, "B P"]:
+    if found.context is None:
+        raise ConfigError("A network without a density head describes no clusters.")
+    return found.context
 
 
 def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, Tensor]:
@@ -369,21 +375,6 @@ def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, 
     if found.anchor is not None:
         state["anchor"] = found.anchor[row]
     return state
-
-
-def density_head(config: DacConfig) -> DensityHead | None:
-    """The density that the configuration asks for; "none" is no head at all."""
-    match config.density:
-        case "gaussian":
-            return GaussianHead(config.n_features)
-        case "flow":
-            return FlowHead(config.n_features, config.context_width, hidden=config.width)
-        case "statistician":
-            return StatisticianHead(config.n_features, config.context_width, hidden=config.width)
-        case "none":
-            return None
-        case unknown:
-            raise ConfigError(f"density={unknown!r} is not known; use gaussian, flow, statistician or none.")
 
 
 def _rows(x: Float[Tensor, "B N X"], index: Int[Tensor, " B"]) -> Float[Tensor, "B 1 X"]:

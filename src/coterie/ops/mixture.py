@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from coterie.structures import Clustering
@@ -134,7 +134,7 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
         joint = mixture.joint(x)
         total = joint.logsumexp(dim=1)
         responsibility = (joint - total.unsqueeze(1)).exp()
-        without, dropped = _best_drop(responsibility, mixture)
+        without, dropped = _best_drop(responsibility, mixture.share)
         joined_loss, pair = _best_join(x, total, responsibility, mixture)
         if min(without, joined_loss) >= cost:
             break
@@ -153,10 +153,33 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
     return mixture
 
 
-def _best_drop(responsibility: Tensor, mixture: Mixture) -> tuple[float, int]:
+def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, " K2"]:
+    """Components that are left after those are dropped, one by one, that bring less likelihood than they cost."""
+    kept = torch.arange(joint.shape[1], device=joint.device)
+    while len(kept) > 1:
+        responsibility = joint[:, kept].softmax(dim=1)
+        loss, least = _best_drop(responsibility, responsibility.mean(dim=0))
+        if loss >= cost:
+            break
+        kept = kept[torch.arange(len(kept), device=kept.device) != least]
+    return kept
+
+
+def grouped(x: Float[Tensor, "N D"], label: Int[Tensor, " N"]) -> tuple[Float[Tensor, "K M D"], Bool[Tensor, "K M"]]:
+    """The points of each cluster as a set of their own, in the order they are in, padded."""
+    count = torch.bincount(label)
+    order = label.argsort(stable=True)
+    place = torch.arange(len(x), device=x.device) - (count.cumsum(dim=0) - count)[label[order]]
+    sets = x.new_zeros((len(count), int(count.max()), x.shape[1]))
+    sets[label[order], place] = x[order]
+    valid = torch.arange(sets.shape[1], device=x.device) < count.unsqueeze(1)
+    return sets, valid
+
+
+def _best_drop(responsibility: Tensor, share: Tensor) -> tuple[float, int]:
     """Least loss of log-likelihood when one component is dropped and the others stay as they are."""
     loss = -torch.log1p(-responsibility.clamp(max=1 - 1e-7)).sum(dim=0)
-    loss += len(responsibility) * torch.log1p(-mixture.share.clamp(max=1 - 1e-7))
+    loss += len(responsibility) * torch.log1p(-share.clamp(max=1 - 1e-7))
     least = loss.min(dim=0)
     return float(least.values), int(least.indices)
 

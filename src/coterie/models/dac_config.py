@@ -1,0 +1,93 @@
+"""Shape and variant of a DAC network."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from coterie.errors import ConfigError
+from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
+
+Density = Literal["gaussian", "flow", "statistician", "none"]
+_CHOICES = {
+    "filtering": ("min-loss", "anchored"),
+    "anchor_position": ("input", "latent"),
+    "density": get_args(Density),
+    "scale": ("head", "model"),
+    "decoding": ("robust", "faithful"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DacConfig:
+    """Shape and variant of a DAC network; the defaults are ours, ``faithful`` gives the published ones."""
+
+    n_features: int
+    """D."""
+    filtering: Literal["min-loss", "anchored"] = "min-loss"
+    """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
+    anchor_position: Literal["input", "latent"] = "input"
+    """Whether the anchor is shown before the first encoder (the authors' code) or after it (the paper)."""
+    density: Density = "gaussian"
+    """What describes the points of a cluster, if anything."""
+    context_width: int = 64
+    """P, where the density leaves it open."""
+    width: int = 64
+    """H."""
+    heads: int = 4
+    """Parts that the width is split into."""
+    inducing: int = 16
+    """M."""
+    depth: int = 4
+    """Layers of the encoder."""
+    mask_depth: int = 2
+    """Layers between the cluster's summary and the memberships."""
+    tie_blocks: bool = False
+    """Whether all layers of a stack but the first share their weights."""
+    layer_norm: bool = True
+    """Whether attention blocks normalise."""
+    scale: Literal["head", "model"] = "head"
+    """Width whose root divides attention's logits."""
+    decoding: Literal["robust", "faithful"] = "robust"
+    """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them."""
+    max_passes: int = 50
+    """Passes after which the points that are left join other clusters."""
+    max_points: int = 1000
+    """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
+
+    def __post_init__(self) -> None:
+        for name in ("n_features", "context_width", "width", "depth", "mask_depth", "max_passes", "max_points"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
+        for name, known in _CHOICES.items():
+            if getattr(self, name) not in known:
+                raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+
+    @classmethod
+    def faithful(cls, n_features: int, *, density: Density = "gaussian") -> "DacConfig":
+        """Network of the published experiments: 629,253 parameters for Gaussians in two dimensions."""
+        return cls(
+            n_features,
+            density=density,
+            context_width=128,
+            width=128,
+            inducing=32,
+            depth=4,
+            mask_depth=4,
+            tie_blocks=True,
+            layer_norm=False,
+            scale="model",
+            decoding="faithful",
+            max_points=1_000_000,
+        )
+
+
+def density_head(config: DacConfig) -> DensityHead | None:
+    """The density that the configuration asks for; "none" is no head at all."""
+    match config.density:
+        case "gaussian":
+            return GaussianHead(config.n_features)
+        case "flow":
+            return FlowHead(config.n_features, config.context_width, hidden=config.width)
+        case "statistician":
+            return StatisticianHead(config.n_features, config.context_width, hidden=config.width)
+        case "none":
+            return None
