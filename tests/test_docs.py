@@ -38,7 +38,7 @@ def _with_blocks(language: str, *patterns: str) -> list[Path]:
     return [page for page in pages if _blocks(page, language)]
 
 
-@pytest.mark.parametrize("page", _with_blocks("sh", "README.md", "docs/start.md", "docs/methods/*.md"), ids=_name)
+@pytest.mark.parametrize("page", _with_blocks("sh", "README.md", "docs/start.md", "docs/train.md", "docs/methods/*.md"), ids=_name)
 def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for part in [part for line in _commands(page) for part in line.split(" && ")]:
@@ -77,6 +77,8 @@ def test_example_is_short_and_runs(
 ) -> None:
     assert len(example.read_text(encoding="utf-8").splitlines()) < 60
     monkeypatch.chdir(tmp_path)
+    takes_steps = "--steps" in example.read_text(encoding="utf-8")
+    monkeypatch.setattr("sys.argv", [str(example), *(["--steps", "20"] if takes_steps else [])])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
 

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ from sklearn.metrics import pairwise_distances, silhouette_score
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Line = TypeVar("Line")
 Setting: TypeAlias = str | int | float | bool | None
 Settings: TypeAlias = Mapping[str, Setting]
 Metrics: TypeAlias = Mapping[str, float | int | None]
@@ -150,12 +154,8 @@ class Results:
         self._keys.update(record.key for record in read_records(self.path))
 
     def append(self, record: Record) -> None:
-        """Add a line with a single write, so that an interruption leaves no half of one behind."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(record)) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Add a line."""
+        append_line(self.path, record)
         self._keys.add(record.key)
 
     def labels_path(self, data: str, method: str) -> Path:
@@ -243,17 +243,31 @@ class Results:
         unfinished.replace(path)
 
 
-def read_records(path: Path) -> list[Record]:
-    """All records of a results file, in the order of writing; none if there is no such file."""
+def append_line(path: Path, record: "DataclassInstance") -> None:
+    """Add a record with a single write, so that an interruption leaves no half of a line behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(record)) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_lines(path: Path, kind: Callable[..., Line]) -> list[Line]:
+    """All records of that kind in a file, in the order of writing; none if there is no such file."""
     if not path.is_file():
         return []
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         try:
-            records.append(Record(**json.loads(line)))
+            records.append(kind(**json.loads(line)))
         except (json.JSONDecodeError, TypeError) as error:
             raise InputError(f"{path}, line {number} is not a record ({error}). Delete that line.") from error
     return records
+
+
+def read_records(path: Path) -> list[Record]:
+    """All records of a results file about data sets, in the order of writing; none if there is no such file."""
+    return read_lines(path, Record)
 
 
 def best_record(

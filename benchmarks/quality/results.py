@@ -6,12 +6,13 @@ python -m benchmarks.quality.results [--check]
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.quality import clam_data
+from benchmarks.quality import clam_data, dac_results
+from benchmarks.quality.markdown import number, table
 from benchmarks.quality.records import REPOSITORY, Labels, Record, Results, best_record, read_records
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 
@@ -39,20 +40,6 @@ BASELINES: Final = {
 VARIANTS: Final = {"clam": "ClAM", "clam-unmasked": "unmasked (8)", "clam-weighted": "weighted (11)"}
 SEARCHES: Final = {**VARIANTS, "clam-faithful": "faithful, Table 6", "clam-faithful-grid": "faithful grid"}
 OVERLAPPED: Final = ("kmeans", "spectral", "agglomerative")
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def number(value: float | None, digits: int = 3) -> str:
-    """A score as it stands in the tables; a dash where there is none."""
-    if value is None:
-        return "–"
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if abs(value) < 1 else text
 
 
 class Page:
@@ -280,6 +267,7 @@ class Page:
             "table_8": self.table_8,
             "defaults": self.defaults,
             "speeds": self.speeds,
+            **dac_results.sections(RESULTS),
         }
         for name, make in parts.items():
             template = template.replace(f"{{{{ {name} }}}}", make())

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import clam_suite, results
+from benchmarks.quality import clam_suite, markdown, results
 from benchmarks.quality.clam_suite import Grid, Pool, grid_estimators, train_pool
 from benchmarks.quality.records import LabelledTable
 
@@ -23,7 +23,7 @@ def test_page_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize(("value", "text"), [(0.4123, ".412"), (-0.01, "-.010"), (1.0, "1.000"), (None, "–")])
 def test_scores_are_written_as_in_the_paper(value: float | None, text: str) -> None:
-    assert results.number(value) == text
+    assert markdown.number(value) == text
 
 
 def test_rules_choose_as_they_say() -> None:

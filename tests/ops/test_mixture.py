@@ -1,14 +1,27 @@
-"""Densities of diagonal Gaussians, against other programs' and in bad conditions."""
+"""Mixtures of diagonal Gaussians: densities against other programs', and what becomes of components."""
+
+import math
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import multivariate_normal
+from scipy.stats import chi2, multivariate_normal
 from torch import Generator, Tensor
 from torch.distributions import Normal
 
-from coterie.ops.mixture import diagonal_log_prob
+from coterie.ops.mixture import (
+    Mixture,
+    Mixtures,
+    cost_of_component,
+    diagonal_log_prob,
+    explained,
+    grouped,
+    joint_of,
+    needed_components,
+    refine,
+    simplify,
+)
 
 
 def case(shape: tuple[int, ...], n: int, k: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
@@ -56,14 +69,16 @@ def test_sets_of_a_batch_do_not_see_each_other() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("far", [0.0, 10.0, 1e3, 1e5])
-def test_far_from_the_origin_the_error_is_that_of_the_squares(far: float, dtype: torch.dtype) -> None:
-    """Products of matrices cancel: what is lost is the rounding of (x/deviation)², not of the density itself."""
+def test_far_from_the_origin_the_error_is_that_near_it(far: float, dtype: torch.dtype) -> None:
+    """Products of matrices cancel: what is lost is the rounding of ((x - centre)/deviation)², wherever it is."""
     x, mean, deviation = (part.to(dtype) for part in case((), 40, 3, 4))
     x, mean = x + far, mean + far
     density = diagonal_log_prob(x, mean, deviation)
     exact = by_torch(x.double(), mean.double(), deviation.double())
-    scale = (x.square().sum(dim=1, keepdim=True) + mean.square().sum(dim=1)) / deviation.square().amin(dim=1)
-    assert ((density - exact).abs() <= 4 * torch.finfo(dtype).eps * (scale + 10)).all()
+    near_x, near_mean = x - mean.mean(dim=0), mean - mean.mean(dim=0)
+    scale = (near_x.square().sum(dim=1, keepdim=True) + near_mean.square().sum(dim=1)) / deviation.square().amin(dim=1)
+    # The centre is rounded, too, to the digits that numbers so far out have: then differences are exact but for that.
+    assert ((density - exact).abs() <= 8 * torch.finfo(dtype).eps * (scale + 10 + far * scale.sqrt())).all()
 
 
 def test_no_density_exceeds_that_of_the_mean() -> None:
@@ -81,3 +96,144 @@ def test_gradients_are_torchs() -> None:
     theirs = torch.autograd.grad(by_torch(*parts).square().sum(), parts)
     for own, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(own, other)
+
+
+def two_groups(gap: float, n: int = 200, dtype: torch.dtype = torch.float64) -> Tensor:
+    source = Generator().manual_seed(3)
+    x = torch.randn((2 * n, 2), generator=source, dtype=torch.float64)
+    x[n:, 0] += gap
+    return x.to(dtype)
+
+
+def mixture_at(*means: tuple[float, float], trust: float = 10.0, dtype: torch.dtype = torch.float64) -> Mixture:
+    """Equal shares and unit deviations."""
+    mean = torch.tensor(means, dtype=dtype)
+    width = torch.ones_like(mean)
+    return Mixture(torch.full((len(mean),), 1 / len(mean), dtype=dtype), mean, width, width, trust)
+
+
+def likelihood(x: Tensor, mixture: Mixture) -> float:
+    return float(mixture.joint(x).logsumexp(dim=1).sum())
+
+
+@given(seed=st.integers(0, 50), k=st.integers(1, 4), steps=st.integers(1, 3))
+def test_refining_never_lowers_the_likelihood(seed: int, k: int, steps: int) -> None:
+    x, mean, deviation = case((), 60, k, 2, seed)
+    mixture = Mixture(torch.full((k,), 1 / k, dtype=x.dtype), mean, deviation, deviation, trust=0.0)
+    before = likelihood(x, mixture)
+    for _ in range(steps):
+        mixture = refine(x, mixture, 1)
+        after = likelihood(x, mixture)
+        assert after >= before - 1e-8 * abs(before)
+        before = after
+    torch.testing.assert_close(mixture.share.sum().item(), 1.0)
+
+
+def test_one_component_has_the_moments_of_the_points() -> None:
+    x = two_groups(gap=5.0)
+    fitted = refine(x, mixture_at((0.0, 0.0), trust=0.0), 1)
+    torch.testing.assert_close(fitted.mean[0], x.mean(dim=0))
+    torch.testing.assert_close(fitted.deviation[0], x.std(dim=0, correction=0))
+    pulled = refine(x, mixture_at((0.0, 0.0), trust=400.0), 1)  # as many points as there are
+    torch.testing.assert_close(pulled.deviation[0].square(), 0.5 * (x.var(dim=0, correction=0) + 1.0))
+
+
+@pytest.mark.parametrize("far", [0.0, 1e3, 1e5])
+def test_refining_far_from_the_origin(far: float) -> None:
+    x = two_groups(gap=12.0)
+    near = refine(x, mixture_at((0.0, 0.0), (12.0, 0.0)), 5)
+    single = mixture_at((far, far), (12.0 + far, far), dtype=torch.float32)
+    there = refine((x + far).float(), single, 5)
+    torch.testing.assert_close(there.deviation.double(), near.deviation, rtol=2e-2, atol=1e-2)
+    torch.testing.assert_close(there.mean.double() - far, near.mean, rtol=0, atol=2e-2)
+
+
+def test_two_halves_of_one_gaussian_become_one() -> None:
+    x = two_groups(gap=0.0)
+    halves = refine(x, mixture_at((-0.5, 0.0), (0.5, 0.0)), 5)
+    whole = simplify(x, halves, steps=5)
+    assert len(whole.share) == 1
+    torch.testing.assert_close(whole.mean[0], x.mean(dim=0))
+
+
+def test_separate_groups_stay() -> None:
+    x = two_groups(gap=8.0)
+    start = mixture_at((-0.5, 0.5), (0.5, 0.0), (8.0, -1.0), (9.0, 1.0))
+    found = simplify(x, refine(x, start, 5), steps=5)
+    assert len(found.share) == 2
+    first, second = found.mean[:, 0].sort().values.tolist()
+    assert first == pytest.approx(0.0, abs=0.3)
+    assert second == pytest.approx(8.0, abs=0.3)
+
+
+def test_a_component_in_the_tail_of_another_is_dropped() -> None:
+    x = two_groups(gap=0.0)
+    share = torch.tensor([0.995, 0.005], dtype=torch.float64)
+    tail = mixture_at((0.0, 0.0), (3.0, 0.0))
+    found = simplify(x, Mixture(share, tail.mean, tail.deviation, tail.expected, tail.trust), steps=5)
+    assert len(found.share) == 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n", [20, 500, 2000])
+def test_a_single_point_far_away_stays_by_itself(n: int, dtype: torch.dtype) -> None:
+    """However many others there are, and though its responsibility rounds to one."""
+    x = torch.cat([two_groups(gap=0.0, n=n, dtype=dtype), torch.tensor([[60.0, -40.0]], dtype=dtype)])
+    start = mixture_at((0.0, 0.0), (60.0, -40.0), dtype=dtype)
+    found = simplify(x, refine(x, start, 5), steps=5)
+    assert len(found.share) == 2
+    assert float(found.share.min()) == pytest.approx(1 / len(x), rel=1e-3)
+
+
+def test_needed_components_are_those_that_bring_more_than_they_cost() -> None:
+    x = two_groups(gap=8.0)
+    joint = mixture_at((0.0, 0.0), (0.1, 0.0), (8.0, 0.0), (500.0, 0.0)).joint(x)
+    kept = needed_components(joint, cost_of_component(x)).tolist()
+    assert len(kept) == 2
+    assert kept[0] in (0, 1)
+    assert kept[1] == 2
+    assert needed_components(joint[:, :1], 1e9).tolist() == [0]
+
+
+def test_points_of_clusters_as_sets() -> None:
+    x = torch.arange(10.0).reshape(5, 2)
+    sets, valid = grouped(x, torch.tensor([1, 0, 1, 1, 0]))
+    assert valid.tolist() == [[True, True, False], [True, True, True]]
+    assert torch.equal(sets[0, :2], x[[1, 4]])
+    assert torch.equal(sets[1], x[[0, 2, 3]])
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 20])
+def test_what_a_component_explains(d: int) -> None:
+    """All but about one point in a million, in any number of dimensions."""
+    distance = math.sqrt(float(chi2.isf(1e-6, d)))
+    point = torch.zeros((2, d), dtype=torch.float64)
+    point[:, 0] = torch.tensor([0.9, 1.15]) * distance * 3.0  # of deviations of 3
+    width = torch.full((1, d), 3.0, dtype=torch.float64)
+    mixture = Mixture(torch.ones(1, dtype=torch.float64), torch.zeros_like(width), width, width, 10.0)
+    assert explained(point, mixture).tolist() == [True, False]
+
+
+def test_more_components_take_their_shares_from_the_others() -> None:
+    mixture = mixture_at((0.0, 0.0), (8.0, 0.0))
+    more = mixture.with_more(
+        torch.tensor([0.2], dtype=torch.float64), torch.tensor([[4.0, 4.0]], dtype=torch.float64), mixture.deviation[:1]
+    )
+    torch.testing.assert_close(more.share, torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64))
+    torch.testing.assert_close(more.keep(torch.tensor([0, 1])).share, mixture.share)
+    assert (more.expected[2] == mixture.deviation[0]).all()
+
+
+def test_a_batch_of_mixtures_clusters_each_set_by_its_own() -> None:
+    x, mean, deviation = case((2,), 6, 3, 2)
+    log_share = torch.randn((2, 3), generator=Generator().manual_seed(1), dtype=torch.float64).log_softmax(dim=1)
+    valid = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    mixtures = Mixtures(log_share, mean, deviation)
+    for i, found in enumerate(mixtures.clusterings(x.masked_fill(~valid.unsqueeze(2), torch.nan), valid)):
+        winner = mixtures.joint(x)[i].argmax(dim=1)
+        assert (found.labels[~valid[i]] == -1).all()
+        together = found.labels[valid[i]].unsqueeze(0) == found.labels[valid[i]].unsqueeze(1)
+        assert torch.equal(together, winner[valid[i]].unsqueeze(0) == winner[valid[i]].unsqueeze(1))
+        again = joint_of(x[i, valid[i]], found.extras).argmax(dim=1)
+        assert torch.equal(again, found.labels[valid[i]])
+        torch.testing.assert_close(found.extras["log_share"].exp().sum().item(), 1.0)

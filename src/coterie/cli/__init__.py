@@ -22,6 +22,7 @@ _CLUSTER_EXAMPLES = (
     "coterie cluster customers.csv --id customer --report customers.html",
     "coterie cluster customers.csv -k 5 --drop name,email -o clusters.csv --append",
     "coterie cluster customers.csv --save customers.safetensors",
+    "coterie cluster points.csv --method dac",
     "zcat big.csv.gz | coterie cluster - -o - > clusters.csv",
 )
 _PREDICT_EXAMPLES = (
@@ -34,6 +35,7 @@ _LEARN_EXAMPLES = (
     "coterie learn recipes/dac-mog2d.toml",
     "coterie learn mine.toml --folder runs/mine -o mine.safetensors",
     "coterie learn mine.toml --tensorboard runs/board",
+    "coterie learn sorted.csv --set drawing --truth stroke -o strokes.safetensors",
 )
 
 app = typer.Typer(
@@ -73,7 +75,8 @@ def cluster(
     file: options.File,
     clusters: options.Clusters = "auto",
     method: options.Method = "clam",
-    scaling: options.Scaling = "robust",
+    weights: options.Weights = None,
+    scaling: options.Scaling = None,
     seed: options.Seed = 0,
     columns: options.Columns = None,
     drop: options.Drop = None,
@@ -99,6 +102,7 @@ def cluster(
         writing=Writing(output, report, save, append, force, quiet, json),
         method=method,
         clusters=clusters,
+        weights=weights,
         scaling=scaling,
         seed=seed,
         image=image,
@@ -135,23 +139,38 @@ def predict(
 
 @app.command(epilog=_examples(_LEARN_EXAMPLES))
 def learn(
-    recipe: options.Recipe,
+    file: options.LearnSource,
     output: options.Trained = None,
     folder: options.Folder = None,
     tensorboard: options.Tensorboard = None,
+    sets: options.Sets = None,
+    truth: options.LearnTruth = None,
+    columns: options.Columns = None,
+    drop: options.Drop = None,
+    method: options.LearnMethod = None,
+    weights: options.StartWeights = None,
+    steps: options.Steps = None,
+    seed: options.LearnSeed = None,
     force: options.Force = False,
     quiet: options.Silent = False,
+    header: options.Header = None,
+    delimiter: options.Delimiter = None,
 ) -> None:
-    """Train a network to cluster, as a recipe says.
+    """Train a network to cluster, by a recipe or on sorted sets.
 
     The network then clusters sets that it has not seen. Training can be stopped at any time; the same command goes on
     with the run.
     """
     request = LearnRequest(
-        recipe=recipe,
+        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), truth=truth),
         writing=Writing(model=output, force=force, quiet=quiet),
         folder=folder,
         tensorboard=tensorboard,
+        sets=sets,
+        method=method,
+        weights=weights,
+        steps=steps,
+        seed=seed,
     )
     _run("coterie.cli.learning", request)
 

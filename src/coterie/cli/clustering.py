@@ -1,10 +1,10 @@
 """``coterie cluster``: read, fit, write, and tell."""
 
-import math
 import re
 import time
 from typing import Any, Literal
 
+from coterie.cli.methods import build_estimator, check_method, check_seed, silhouette_of
 from coterie.cli.outputs import Outputs, check_outputs
 from coterie.cli.progress import Narrator
 from coterie.cli.reading import Loaded, load, result_table
@@ -13,13 +13,11 @@ from coterie.cli.summary import Summary, cluster_sizes, known_groups, present, s
 from coterie.data.columns import Table
 from coterie.data.files import write_atomically, write_table
 from coterie.errors import InputError
-from coterie.estimators import ESTIMATORS
 from coterie.report import render_report
 from coterie.report.findings import gather
 from coterie.report.profile import describe_clusters, feature_statistics
 
 _IMAGE_SIZE = re.compile(r"([1-9]\d{0,4})[x×]([1-9]\d{0,4})", re.IGNORECASE)
-_LARGEST_SEED = 2**32 - 1
 
 
 def run(request: ClusterRequest) -> None:
@@ -28,9 +26,8 @@ def run(request: ClusterRequest) -> None:
     narrator = Narrator(quiet=writing.quiet)
     n_clusters = _number_of_clusters(request.clusters)
     image = _image_size(request)
-    estimator = _estimator(request.method)
-    if not 0 <= request.seed <= _LARGEST_SEED:
-        raise InputError(f"--seed must be from 0 to {_LARGEST_SEED}; got {request.seed}")
+    check_method(request)
+    check_seed(request.seed)
     outputs = check_outputs(writing, [request.reading.file])
     with narrator.phase(f"Reading {request.reading.file}"):
         loaded = load(request.reading)
@@ -43,11 +40,12 @@ def run(request: ClusterRequest) -> None:
         )
     known, groups, truth_notes = known_groups(truth, str(loaded.chosen.truth_name))
     with narrator.training("Clustering") as on_progress:
-        model = estimator(n_clusters, scaling=request.scaling, random_state=request.seed, on_progress=on_progress)
+        model = build_estimator(request, n_clusters, on_progress)
         began = time.perf_counter()
         model.fit(features)
         seconds = time.perf_counter() - began
     with narrator.phase("Writing"):
+        silhouette, silhouette_notes = silhouette_of(model, features)
         traits = () if image or writing.quiet or writing.json else _traits(model, features)
         _write(loaded, model, outputs, append=writing.append, seconds=seconds, image=image)
     summary = Summary(
@@ -56,10 +54,9 @@ def run(request: ClusterRequest) -> None:
         sizes=cluster_sizes(model.labels_, model.n_clusters_),
         seconds=seconds,
         traits=traits,
-        # It needs two clusters, and one that has more than one row.
-        silhouette=model.silhouette_ if 1 < model.n_clusters_ < features.n_rows else math.nan,
+        silhouette=silhouette,
         scores={} if truth is None else scores_against(groups, model.labels_[known]),
-        notes=(*features.notes, *model.table_.notes, *model.notes_, *truth_notes),
+        notes=(*features.notes, *model.table_.notes, *model.notes_, *silhouette_notes, *truth_notes),
         files=outputs.files,
     )
     present(summary, writing, narrator)
@@ -82,12 +79,6 @@ def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
     if size is None:
         raise InputError(f"--image takes height x width, such as 28x28; got {request.image!r}")
     return int(size[1]), int(size[2])
-
-
-def _estimator(method: str) -> Any:
-    if method not in ESTIMATORS:
-        raise InputError(f"there is no method {method!r}; there is {', '.join(ESTIMATORS)}")
-    return ESTIMATORS[method]
 
 
 def _traits(model: Any, features: Table) -> tuple[str, ...]:

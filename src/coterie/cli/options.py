@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from coterie.cli.requests import STEPS
+
 File = Annotated[
     str,
     typer.Argument(
@@ -17,22 +19,95 @@ Model = Annotated[
     str,
     typer.Argument(metavar="MODEL", help="File that cluster --save wrote.", show_default=False),
 ]
-Recipe = Annotated[
+LearnSource = Annotated[
     str,
     typer.Argument(
-        metavar="RECIPE.toml", help="File that says which network to train on which sets, and how.", show_default=False
+        metavar="RECIPE.toml|TABLE",
+        help="Recipe, which says what network to train on what sets; or a table of sets that are sorted already, of "
+        "the same kinds as for cluster.",
+        show_default=False,
     ),
 ]
-Method = Annotated[str, typer.Option("--method", metavar="NAME", help="How to cluster: clam.")]
+Method = Annotated[
+    str,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="How to cluster: clam (learns from the table itself) or dac (learned beforehand, from other sets).",
+    ),
+]
+LearnMethod = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        metavar="NAME",
+        help="With a table: what learns; there is dac.",
+        show_default=False,
+    ),
+]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="NAME|FILE",
+        help="With dac: what was learned beforehand; weights that ship, by name, or a file that learn wrote. By "
+        "default those that ship for points in the plane.",
+        show_default=False,
+    ),
+]
+StartWeights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="NAME|FILE|none",
+        help="With a table: weights to begin from. By default those that ship, if they take as many features.",
+        show_default=False,
+    ),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        "--steps", metavar="N", help=f"With a table: steps of training; {STEPS} by default.", show_default=False
+    ),
+]
+LearnSeed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="S",
+        help="With a table: the same seed gives the same weights; 0 by default.",
+        show_default=False,
+    ),
+]
+Sets = Annotated[
+    str | None,
+    typer.Option(
+        "--set", metavar="COL", help="With a table: column that says which set a row belongs to.", show_default=False
+    ),
+]
+LearnTruth = Annotated[
+    str | None,
+    typer.Option(
+        "--truth",
+        metavar="COL",
+        help="With a table: column that says which cluster of its set a row belongs to.",
+        show_default=False,
+    ),
+]
 Clusters = Annotated[
-    str, typer.Option("-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out.")
+    str,
+    typer.Option(
+        "-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out, as dac always does."
+    ),
 ]
 Scaling = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--scaling",
         metavar="NAME",
-        help="What makes number columns comparable: robust (extremes drawn in), standard, or none.",
+        help="What makes number columns comparable: robust (extremes drawn in), standard, or none. By default robust "
+        "for clam, and for dac what its weights were learned with (auto).",
+        show_default=False,
     ),
 ]
 Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same clusters.")]
@@ -139,7 +214,7 @@ Trained = Annotated[
         "-o",
         "--save",
         metavar="MODEL.safetensors",
-        help="Write the trained model here instead of to NAME.safetensors, which goes by the recipe's name.",
+        help="Write the trained model here; without it, a recipe's goes to NAME.safetensors, by the recipe's name.",
         show_default=False,
     ),
 ]
@@ -148,7 +223,8 @@ Folder = Annotated[
     typer.Option(
         "--folder",
         metavar="DIR",
-        help="Keep the run here instead of in NAME.run; a run that was stopped goes on from it.",
+        help="Keep the run here instead of in NAME.run, by the recipe's or MODEL's name; a run that was stopped goes "
+        "on from it.",
         show_default=False,
     ),
 ]

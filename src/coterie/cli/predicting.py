@@ -4,6 +4,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
+from coterie.checkpoint import load_checkpoint
 from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import Narrator
 from coterie.cli.reading import load, result_table
@@ -12,8 +13,8 @@ from coterie.cli.summary import Summary, cluster_sizes, present
 from coterie.data.columns import Table, listed
 from coterie.data.files import write_table
 from coterie.data.tables import TableEncoder
-from coterie.errors import TableError
-from coterie.estimators import load_model
+from coterie.errors import TableError, WeightsError
+from coterie.estimators import ESTIMATORS, load_model
 
 
 def run(request: PredictRequest) -> None:
@@ -22,7 +23,7 @@ def run(request: PredictRequest) -> None:
     narrator = Narrator(quiet=writing.quiet)
     outputs = check_outputs(writing, [request.model, request.reading.file])
     with narrator.phase(f"Reading {request.reading.file}"):
-        model: Any = load_model(request.model)
+        model = _fitted_model(request.model)
         loaded = load(request.reading)
     features = _fitting(loaded.chosen.features, model.table_)
     with narrator.phase("Predicting"):
@@ -44,6 +45,18 @@ def run(request: PredictRequest) -> None:
         files=outputs.files,
     )
     present(summary, writing, narrator)
+
+
+def _fitted_model(path: str) -> Any:
+    """Read a model that was fitted to a table, as ``cluster --save`` writes it."""
+    _, card = load_checkpoint(path)
+    method = card.get("method")
+    if method in ESTIMATORS and "encoder" not in card:
+        raise WeightsError(
+            f"{path!r} has weights, and no clusters yet: learn wrote it, not cluster --save; "
+            f"find clusters with them first (coterie cluster FILE --method {method} --weights {path} --save MODEL)"
+        )
+    return load_model(path)
 
 
 def _fitting(features: Table, encoder: TableEncoder) -> Table:

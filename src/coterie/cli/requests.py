@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import final
 
+STEPS = 1500
+"""How long ``coterie learn`` trains on a table of sorted sets, unless told."""
+
 
 @final
 @dataclass(frozen=True)
@@ -41,7 +44,10 @@ class ClusterRequest:
     writing: Writing = field(default_factory=Writing)
     method: str = "clam"
     clusters: str = "auto"
-    scaling: str = "robust"
+    weights: str | None = None
+    """None for the method's own."""
+    scaling: str | None = None
+    """None for the method's own."""
     seed: int = 0
     image: str | None = None
 
@@ -59,9 +65,15 @@ class PredictRequest:
 @final
 @dataclass(frozen=True)
 class LearnRequest:
-    """All that ``coterie learn`` was told."""
+    """All that ``coterie learn`` was told; what is None was left to the command."""
 
-    recipe: str
+    reading: Reading
+    """The FILE is a recipe, or a table of sorted sets."""
     writing: Writing = field(default_factory=Writing)
     folder: str | None = None
     tensorboard: str | None = None
+    sets: str | None = None
+    method: str | None = None
+    weights: str | None = None
+    steps: int | None = None
+    seed: int | None = None

@@ -103,13 +103,18 @@ def known_groups(truth: Array | None, name: str) -> tuple[Array, Array, tuple[st
     """Return which rows have a known group, their groups as numbers, and a note where some rows have none."""
     if truth is None:
         return np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), ()
-    known = np.array([not _is_missing(value) for value in truth.tolist()], dtype=np.bool_)
+    known = has_value(truth)
     if not known.any():
         raise TableError(f"no row has a value in the column {name!r}, which --truth names; choose another one")
     _, groups = np.unique([str(value) for value in truth[known].tolist()], return_inverse=True)
     missing = len(known) - int(known.sum())
     note = f"the scores leave out {missing} rows that have no value of {name!r}"
     return known, groups, (note,) if missing else ()
+
+
+def has_value(column: Array) -> Array:
+    """Return which rows of a column have a value."""
+    return np.array([not _is_missing(value) for value in column.tolist()], dtype=np.bool_)
 
 
 def _is_missing(value: object) -> bool:

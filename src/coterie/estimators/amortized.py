@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -12,10 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from coterie.config import from_dict, to_dict
-from coterie.data.tables import Scaling, TableEncoder, as_table
+from coterie.data.tables import Scaling
 from coterie.errors import InputError, WeightsError
-from coterie.estimators.base import Clusterer, generator_from, labels_to_numpy, one_thread, to_numpy
-from coterie.estimators.features import FeatureMatch, match_features
+from coterie.estimators.base import Clusterer, device_from, generator_from, labels_to_numpy, one_thread, to_numpy
+from coterie.estimators.features import FeatureMatch, encode_tasks, match_features, place_features
 from coterie.metrics import adjusted_rand_index
 from coterie.models.base import SetModel, build
 from coterie.ops.partition import cluster_means
@@ -28,8 +29,11 @@ HELD_OUT_BATCHES = 4
 """Batches of held-out sets that the loss is evaluated on."""
 EVALUATIONS = 20
 """How often that is done."""
+FARTHEST = 1e6
+"""Features are kept within, lest the squares of what a network makes of them overflow."""
 FOUND = "found."
 MATCH = "match."
+MEANS = "means"
 
 
 class AmortizedClusterer(Clusterer, ABC):
@@ -88,7 +92,14 @@ class AmortizedClusterer(Clusterer, ABC):
         folder : str or Path, optional
             Where the state is kept, so that a run that was stopped goes on when it is called again in the same way.
         """
+        check_at_least_one(steps=steps, batch_size=batch_size, max_points=max_points)
+        if folder is not None and not isinstance(self.random_state, int | np.integer):
+            raise InputError(
+                f"A run that can go on from folder={str(folder)!r} must hold out the same tasks again: give a whole "
+                f"number as random_state, which is {self.random_state!r}."
+            )
         generator = generator_from(self.random_state, torch.device("cpu"))
+        features: list[str] | None = None
         if isinstance(tasks, TaskSampler):
             training: TaskSampler = tasks
             testing: ListedTasks | None = None
@@ -96,10 +107,13 @@ class AmortizedClusterer(Clusterer, ABC):
             scaling: Scaling = "none"
         else:
             scaling = "standard" if self.scaling == "auto" else self.scaling
-            training, testing = self._split(tasks, scaling, held_out, max_points, turned, generator)
+            pairs, features = encode_tasks(tasks, scaling)
+            varied = ListedTasks(pairs, max_points=max_points, turned=turned, standardised=scaling == "standard")
+            training, testing = _split(varied, held_out, generator)
             shown = testing or training
             fixed = [shown.sample(batch_size, generator) for _ in range(HELD_OUT_BATCHES)]
         model, start = self._beginning(fixed[0].x.shape[2], generator)
+        self._configured(model.config)  # refuses what it cannot use, before anything takes time
         train(
             model,
             task_batches(training, batch_size=batch_size, generator=generator),
@@ -118,13 +132,10 @@ class AmortizedClusterer(Clusterer, ABC):
             evaluate=lambda: {"loss": _mean_loss(model, fixed)},
             folder=None if folder is None else Path(folder),
         )
-        self.network_ = model.eval()
-        self.card_: dict[str, Any] = {
-            "model": to_dict(model.config),
-            "scaling": scaling,
-            "start": start,
-            "steps": steps,
-        }
+        for name in set(vars(self)) - set(self.get_params(deep=False)):
+            delattr(self, name)  # what an earlier network found
+        card = {"model": to_dict(model.config), "scaling": scaling, "start": start, "steps": steps}
+        self._become(model, card if features is None else card | {"features": features})
         sets = testing or (None if isinstance(tasks, TaskSampler) else training)
         self.evaluation_ = {"loss": _mean_loss(model, fixed)}
         if isinstance(sets, ListedTasks):
@@ -144,15 +155,22 @@ class AmortizedClusterer(Clusterer, ABC):
             Not used.
         """
         self._load_weights()
-        scaling: Scaling = self.card_.get("scaling", "none") if self.scaling == "auto" else self.scaling
+        model = self._inference_model()
+        scaling: Scaling = self._card.get("scaling", "none") if self.scaling == "auto" else self.scaling
         encoded = self._fit_encoder(X, scaling)
-        matched = match_features(encoded, self._n_features, standardised=scaling != "none")
-        notes = [] if matched is None else [matched[1]]
-        self._match: FeatureMatch | None = None if matched is None else matched[0]
-        self.model_ = self._inference_model().to(encoded.device)
-        x = encoded if self._match is None else self._match(encoded)
+        if scaling == "none" and float(encoded.abs().max()) > FARTHEST:
+            raise InputError(
+                f"A value as large as {float(encoded.abs().max()):g} cannot be used unscaled; use scaling='standard'."
+            )
+        matched = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
+        if matched is None:
+            matched = match_features(encoded, int(self._card["model"]["n_features"]), standardised=scaling != "none")
+        notes = [] if matched is None or matched[1] is None else [matched[1]]
+        self._match: FeatureMatch | None = None if matched is None else matched[0].to(encoded)
+        self.model_ = model.to(encoded.device)
+        x = self._matched(encoded)
         found = self.model_.cluster(x, generator_from(self.random_state, x.device))
-        self._keep(found)
+        self._found = Clustering(found.labels[:0], found.n_clusters, extras=found.extras)
         self.labels_ = labels_to_numpy(found.labels)
         self.probabilities_ = to_numpy(self.model_.memberships(x, found))
         self._means = cluster_means(encoded, found.labels, found.n_clusters)
@@ -186,40 +204,59 @@ class AmortizedClusterer(Clusterer, ABC):
         return to_numpy(self._memberships(X))
 
     def _memberships(self, X: Any) -> Tensor:
-        return self.model_.memberships(self._features(X), self._found)
+        x = self._features(X)
+        return self.model_.memberships(x, self._found)
 
     def _features(self, X: Any) -> Tensor:
         """New rows as the network takes them."""
-        encoded = self._encode(X)
-        return encoded if self._match is None else self._match(encoded)
+        return self._matched(self._encode(X))
+
+    def _matched(self, encoded: Tensor) -> Tensor:
+        x = encoded if self._match is None else self._match(encoded)
+        return x.clamp(-FARTHEST, FARTHEST)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "n_clusters_" in vars(self)
 
     def _load_weights(self) -> None:
-        """Read the weights that the parameters name, unless the network was learned or loaded."""
-        if "network_" in vars(self):
+        """Read the weights that the parameters name, unless there is a network since they were last set."""
+        if "_network" in vars(self) and self._network_since == self.weights:
             return
         if self.weights is None:
             raise InputError("There are no weights: call learn(tasks) first, or name some (weights=...).")
-        tensors, card = load_pretrained(self.weights)
+        self._become(*self._read_weights(self.weights))
+
+    def _read_weights(self, weights: str | Path) -> tuple[SetModel, dict[str, Any]]:
+        """Network of that name or in that file, and its card."""
+        tensors, card = load_pretrained(weights)
         if card.get("method") != self.method:
             raise WeightsError(
-                f"weights={str(self.weights)!r} are for the method {card.get('method')!r}, not {self.method!r}. "
+                f"weights={str(weights)!r} are for the method {card.get('method')!r}, not {self.method!r}. "
                 "Name other weights."
             )
-        self._become(tensors, card)
+        try:
+            return self._network_from(tensors, card), card
+        except (KeyError, RuntimeError) as error:
+            raise WeightsError(
+                f"weights={str(weights)!r} lack part of a network ({error}). Save them again."
+            ) from error
 
-    def _become(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        self.network_ = self.kind(from_dict(self.kind.Config, card["model"])).eval()
-        self.network_.load_state_dict(tensors)
-        self.card_ = {name: card[name] for name in ("model", "scaling", "start", "steps", "name") if name in card}
+    def _network_from(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> SetModel:
+        """The network alone, be it of a fitted estimator or not."""
+        network = build(self.kind, from_dict(self.kind.Config, card["model"]), Generator())
+        network.load_state_dict({k: v for k, v in tensors.items() if not k.startswith((FOUND, MATCH, MEANS))})
+        return network
 
-    @property
-    def _n_features(self) -> int:
-        return int(self.card_["model"]["n_features"])
+    def _become(self, network: SetModel, card: dict[str, Any]) -> None:
+        self._network = network.eval()
+        self._network_since = self.weights
+        kept = ("model", "scaling", "start", "steps", "name", "features")
+        self._card = {name: card[name] for name in kept if name in card}
 
     def _inference_model(self) -> SetModel:
         """The network with this estimator's way to cluster."""
-        model = self.kind(self._configured(self.network_.config))
-        model.load_state_dict(self.network_.state_dict())
+        model = build(self.kind, self._configured(self._network.config), Generator())
+        model.load_state_dict(self._network.state_dict())
         return model.eval()
 
     def _beginning(self, n_features: int, generator: Generator) -> tuple[SetModel, str | None]:
@@ -227,37 +264,10 @@ class AmortizedClusterer(Clusterer, ABC):
         fresh = build(self.kind, self._fresh_config(n_features), generator)
         if self.weights is None:
             return fresh, None
-        tensors, card = load_pretrained(self.weights)
-        if card.get("method") != self.method or card["model"]["n_features"] != n_features:
+        model, card = self._read_weights(self.weights)
+        if card["model"]["n_features"] != n_features:
             return fresh, None
-        model = self.kind(from_dict(self.kind.Config, card["model"]))
-        model.load_state_dict(tensors)
         return model, str(self.weights)
-
-    def _split(
-        self,
-        tasks: Sequence[tuple[Any, npt.ArrayLike]],
-        scaling: Scaling,
-        held_out: float,
-        max_points: int,
-        turned: bool,
-        generator: Generator,
-    ) -> tuple[ListedTasks, ListedTasks | None]:
-        """Tasks to train on, and tasks to test on unless they are few."""
-        pairs = [_encoded_task(position, task, scaling) for position, task in enumerate(tasks)]
-        if not pairs:
-            raise InputError("learn() needs at least one task: a pair (X, y) of rows and their clusters.")
-        order = torch.randperm(len(pairs), generator=generator).tolist()
-        apart = max(1, round(held_out * len(pairs))) if len(pairs) >= 5 and held_out > 0 else 0
-        parts = [pairs[i] for i in order[apart:]], [pairs[i] for i in order[:apart]]
-        training = ListedTasks(parts[0], max_points=max_points, turned=turned)
-        if not parts[1]:
-            return training, None
-        return training, ListedTasks(parts[1], max_points=max_points, varied=False, turned=False)
-
-    def _keep(self, found: Clustering) -> None:
-        """Keep what new rows are assigned by, and not the labels of the old ones."""
-        self._found = Clustering(found.labels[:0], found.n_clusters, extras=found.extras)
 
     def _describe(self) -> None:
         """Set what follows from the clusters that were found."""
@@ -269,28 +279,27 @@ class AmortizedClusterer(Clusterer, ABC):
 
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         self._load_weights()
-        tensors = dict(self.network_.state_dict())
-        card = dict(self.card_)
+        tensors = dict(self._network.state_dict())
+        card = dict(self._card)
         if "table_" in vars(self):
             check_is_fitted(self)
             tensors |= {f"{FOUND}{name}": value for name, value in self._found.extras.items()}
-            tensors["means"] = self._means
+            tensors[MEANS] = self._means
             if self._match is not None:
                 tensors |= {f"{MATCH}centre": self._match.centre, f"{MATCH}matrix": self._match.matrix}
             card |= {"n_clusters": self.n_clusters_, "notes": list(self.notes_)}
         return tensors, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        found = _taken(tensors, FOUND)
-        match = _taken(tensors, MATCH)
-        means = tensors.pop("means", None)
-        self._become(tensors, card)
-        if means is None:
+        self._become(self._network_from(tensors, card), card)
+        if MEANS not in tensors:
             return
-        self.model_ = self._inference_model()
+        device = device_from(self.device)
+        found, match = _taken(tensors, FOUND, device), _taken(tensors, MATCH, device)
+        self.model_ = self._inference_model().to(device)
         self._match = FeatureMatch(match["centre"], match["matrix"]) if match else None
         self._found = Clustering(torch.empty(0, dtype=torch.int64), int(card["n_clusters"]), extras=found)
-        self._means = means
+        self._means = tensors[MEANS].to(device)
         self.notes_ = tuple(card["notes"])
         self._describe()
 
@@ -298,29 +307,29 @@ class AmortizedClusterer(Clusterer, ABC):
 _REST = "the others take part in what follows"
 
 
-def _taken(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """Take the tensors with a prefix out."""
-    names = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors.pop(name) for name in names}
+def _taken(tensors: dict[str, Tensor], prefix: str, device: torch.device) -> dict[str, Tensor]:
+    """The tensors with a prefix, without it."""
+    return {name.removeprefix(prefix): tensors[name].to(device) for name in tensors if name.startswith(prefix)}
 
 
-def _encoded_task(position: int, task: tuple[Any, npt.ArrayLike], scaling: Scaling) -> tuple[Tensor, Tensor]:
-    """Rows of a task as numbers on their own scale, and its clusters as whole numbers."""
-    try:
-        X, y = task
-    except (TypeError, ValueError) as error:
-        raise InputError(
-            f"Task {position} is not a pair (X, y) of rows and their clusters, but a {type(task).__name__}."
-        ) from error
-    table = as_table(X)
-    names = np.asarray(y)
-    if names.shape != (table.n_rows,):
-        raise InputError(
-            f"Task {position} has {table.n_rows} rows, and its clusters have the shape {names.shape}; "
-            "give one cluster for each row."
-        )
-    labels = np.unique(names, return_inverse=True)[1]
-    return torch.from_numpy(TableEncoder(scaling).fit(table).transform(table)), torch.from_numpy(labels)
+def check_at_least_one(**numbers: Any) -> None:
+    """Refuse what is not a positive whole number, by its name."""
+    for name, value in numbers.items():
+        if not isinstance(value, int | np.integer) or value < 1:
+            raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
+
+
+def _split(tasks: ListedTasks, held_out: float, generator: Generator) -> tuple[ListedTasks, ListedTasks | None]:
+    """Tasks to train on, and tasks to test on unless they are few."""
+    if not 0 <= held_out < 1:
+        raise InputError(f"held_out={held_out} must be a share of the tasks, from 0 to below 1.")
+    count = len(tasks.sets)
+    order = torch.randperm(count, generator=generator).tolist()
+    apart = min(count - 1, max(1, round(held_out * count))) if count >= 5 and held_out > 0 else 0
+    training, testing = [tasks.sets[i] for i in order[apart:]], [tasks.sets[i] for i in order[:apart]]
+    if not testing:
+        return replace(tasks, sets=training), None
+    return replace(tasks, sets=training), replace(tasks, sets=testing, varied=False, turned=False)
 
 
 def _mean_loss(model: SetModel, batches: Sequence[Any]) -> float:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from coterie.data.tables import Scaling
 from coterie.errors import InputError
-from coterie.estimators.amortized import AmortizedClusterer
+from coterie.estimators.amortized import AmortizedClusterer, check_at_least_one
 from coterie.estimators.base import one_thread, to_numpy
 from coterie.models.base import SetModel
 from coterie.models.dac import DacConfig, DacModel, Density
@@ -58,8 +58,14 @@ class DAC(AmortizedClusterer):
         Memberships of the rows of ``fit``.
     cluster_centers_ : array (n_clusters_, n_encoded)
         Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
+    prototypes_ : array (n_clusters_, n_encoded)
+        The same in the encoded features, those of ``table_``.
     notes_ : tuple of str
         What was decided on the way, in sentences.
+    history_ : dict of str to list of float
+        Course of training: empty, since ``fit`` trains nothing.
+    runs_ : list of dict
+        Restarts that were tried: none.
     evaluation_ : dict
         After ``learn``: the loss and the agreement (adjusted Rand index) on the tasks that were held out.
     table_ : TableEncoder
@@ -137,6 +143,5 @@ class DAC(AmortizedClusterer):
         return DacConfig(n_features, density=self.density, filtering=self.filtering)
 
     def _configured(self, config: DacConfig) -> DacConfig:
-        if self.max_points < 1:
-            raise InputError(f"max_points={self.max_points} must be at least 1.")
+        check_at_least_one(max_points=self.max_points)
         return replace(config, max_points=self.max_points, decoding=self.decoding)

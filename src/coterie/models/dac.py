@@ -264,7 +264,7 @@ class DacModel(SetModel):
         self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], state: dict[str, Tensor], generator: Generator
     ) -> dict[str, Tensor]:
         """What tells the clusters of one set, from what its passes have kept."""
-        share = (state.pop("count") + 0.5) / (state["turn"].numel() * 0.5 + len(shown))
+        share = (state.pop("count").to(x.dtype) + 0.5) / (state["turn"].numel() * 0.5 + len(shown))
         state["log_share"] = share.log()
         return self._put_right(x, shown, state, generator) if self._has_posteriors else state
 
@@ -279,7 +279,9 @@ class DacModel(SetModel):
         order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
         kept = {name: value[order] for name, value in state.items()}
         kept["log_share"] = (
-            kept["log_share"].log_softmax(dim=0) if self._has_posteriors else (size[order] / len(points)).log()
+            kept["log_share"].log_softmax(dim=0)
+            if self._has_posteriors
+            else (size[order].to(x.dtype) / len(points)).log()
         )
         found = Clustering(labels, len(order), extras=kept)
         belonging = self.memberships(points, found)
@@ -304,7 +306,7 @@ class DacModel(SetModel):
                 everyone = torch.ones((1, len(missed)), dtype=torch.bool, device=x.device)
                 more = self._filter_all(missed.unsqueeze(0), at_most(len(shown), everyone, generator), generator)[0]
                 mean, deviation = self.density.parameters_of(more["context"])
-                mixture = mixture.with_more(more["count"] / len(x), mean, deviation)
+                mixture = mixture.with_more(more["count"].to(x.dtype) / len(x), mean, deviation)
                 mixture = refine(x, mixture, STEPS)
             mixture = simplify(x, mixture, steps=STEPS)
         return {"mean": mixture.mean, "deviation": mixture.deviation, "log_share": mixture.share.log()}
@@ -329,7 +331,7 @@ class DacModel(SetModel):
             gain = torch.zeros_like(log_share[kept]).index_add(0, label, -own)
             gain = gain.index_add(0, label, self._log_probs(x, new).gather(1, label.unsqueeze(1)).squeeze(1))
             context = torch.where(gain.unsqueeze(1) > 0, new, context)
-            log_share = (valid.sum(dim=1) / len(x)).log()
+            log_share = (valid.sum(dim=1).to(x.dtype) / len(x)).log()
         return {"context": context, "log_share": log_share}
 
     def _log_probs(self, x: Float[Tensor, "N D"], context: Float[Tensor, "K P"]) -> Float[Tensor, "N K"]:

@@ -13,6 +13,8 @@ from coterie.structures import Clustering
 
 NEAR = 3.0
 """Distance between means, in sums of deviations, beyond which two components are not one."""
+LEAST_VARIANCE = 1e-12
+"""Of a component, lest one of equal points have none."""
 ONE_IN_A_MILLION = 4.753
 """Standard deviations that a normal number exceeds so rarely."""
 
@@ -108,11 +110,14 @@ def fit_moments(
 ) -> Mixture:
     """The M-step: shares, means and deviations of weighted points."""
     count = weight.sum(dim=0).clamp(min=1e-6)
+    # Around the points' mean, for the same reason as in `diagonal_log_prob`.
+    centre = x.mean(dim=0)
+    x = x - centre
     mean = (weight.mT @ x) / count.unsqueeze(1)
     variance = (weight.mT @ x.square()) / count.unsqueeze(1) - mean.square()
     pull = trust / (trust + count.unsqueeze(1))
-    deviation = ((1 - pull) * variance.clamp(min=0) + pull * expected.square()).sqrt()
-    return Mixture(count / count.sum(), mean, deviation, expected, trust)
+    deviation = ((1 - pull) * variance.clamp(min=LEAST_VARIANCE) + pull * expected.square()).sqrt()
+    return Mixture(count / count.sum(), mean + centre, deviation, expected, trust)
 
 
 def refine(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
@@ -134,7 +139,7 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
         joint = mixture.joint(x)
         total = joint.logsumexp(dim=1)
         responsibility = (joint - total.unsqueeze(1)).exp()
-        without, dropped = _best_drop(responsibility, mixture.share)
+        without, dropped = _best_drop(joint, mixture.share)
         joined_loss, pair = _best_join(x, total, responsibility, mixture)
         if min(without, joined_loss) >= cost:
             break
@@ -157,12 +162,23 @@ def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, "
     """Components that are left after those are dropped, one by one, that bring less likelihood than they cost."""
     kept = torch.arange(joint.shape[1], device=joint.device)
     while len(kept) > 1:
-        responsibility = joint[:, kept].softmax(dim=1)
-        loss, least = _best_drop(responsibility, responsibility.mean(dim=0))
-        if loss >= cost:
+        here = joint[:, kept]
+        share = _mean_responsibility(here)
+        after = []
+        for drop in range(len(kept)):
+            rest = torch.arange(len(kept), device=kept.device) != drop
+            # The others inherit: of two that are alike, one is as good as both.
+            inherited = (_mean_responsibility(here[:, rest]) / share[rest]).log()
+            after.append((here[:, rest] + inherited).logsumexp(dim=1).sum())
+        most = torch.stack(after).max(dim=0)
+        if here.logsumexp(dim=1).sum() - most.values >= cost:
             break
-        kept = kept[torch.arange(len(kept), device=kept.device) != least]
+        kept = kept[torch.arange(len(kept), device=kept.device) != most.indices]
     return kept
+
+
+def _mean_responsibility(joint: Float[Tensor, "N K"]) -> Float[Tensor, " K"]:
+    return joint.softmax(dim=1).mean(dim=0).clamp(min=1e-12)
 
 
 def grouped(x: Float[Tensor, "N D"], label: Int[Tensor, " N"]) -> tuple[Float[Tensor, "K M D"], Bool[Tensor, "K M"]]:
@@ -176,10 +192,14 @@ def grouped(x: Float[Tensor, "N D"], label: Int[Tensor, " N"]) -> tuple[Float[Te
     return sets, valid
 
 
-def _best_drop(responsibility: Tensor, share: Tensor) -> tuple[float, int]:
+def _best_drop(joint: Float[Tensor, "N K"], share: Float[Tensor, " K"]) -> tuple[float, int]:
     """Least loss of log-likelihood when one component is dropped and the others stay as they are."""
-    loss = -torch.log1p(-responsibility.clamp(max=1 - 1e-7)).sum(dim=0)
-    loss += len(responsibility) * torch.log1p(-share.clamp(max=1 - 1e-7))
+    total, top = joint.logsumexp(dim=1, keepdim=True), joint.argmax(dim=1, keepdim=True)
+    loss = -torch.log1p(-(joint - total).exp().clamp(max=0.5))
+    # A point that only one component explains loses more than the rounding of its responsibility can tell.
+    others = joint.scatter(1, top, -torch.inf).logsumexp(dim=1, keepdim=True)
+    loss = loss.scatter(1, top, total - others).sum(dim=0)
+    loss += len(joint) * torch.log1p(-share.clamp(max=1 - torch.finfo(share.dtype).eps))
     least = loss.min(dim=0)
     return float(least.values), int(least.indices)
 
@@ -195,7 +215,8 @@ def _best_join(x: Tensor, total: Tensor, responsibility: Tensor, mixture: Mixtur
     expected = torch.minimum(mixture.expected[first], mixture.expected[second])
     merged = fit_moments(x, responsibility[:, first] + responsibility[:, second], expected, mixture.trust)
     share = (mixture.share[first] + mixture.share[second]).log()
-    rest = torch.log1p(-(responsibility[:, first] + responsibility[:, second]).clamp(max=1 - 1e-6)) + total.unsqueeze(1)
+    of_both = (responsibility[:, first] + responsibility[:, second]).clamp(max=1 - torch.finfo(x.dtype).eps)
+    rest = torch.log1p(-of_both) + total.unsqueeze(1)
     after = torch.logaddexp(rest, diagonal_log_prob(x, merged.mean, merged.deviation) + share)
     loss = total.sum() - after.sum(dim=0)
     least = loss.min(dim=0)

@@ -34,11 +34,11 @@ class FittedClusterer(Protocol):
 
     @property
     def prototypes_(self) -> NDArray[np.float32]:
-        """Return the prototypes (K, D) in the encoded space."""
+        """Return what stands for each cluster (K, D) in the encoded space: its prototype, or its mean."""
 
     @property
     def history_(self) -> Mapping[str, Sequence[float]]:
-        """Return the `loss` of each epoch of the chosen run."""
+        """Return the `loss` of each epoch of the chosen run; empty if nothing was trained on the rows."""
 
     @property
     def notes_(self) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ class FittedClusterer(Protocol):
 
     @property
     def runs_(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is known of each run, and which was `chosen`."""
+        """Return what is known of each run, and which was `chosen`; empty if nothing was trained on the rows."""
 
     @property
     def table_(self) -> TableEncoder:
@@ -138,6 +138,11 @@ def gather(model: FittedClusterer, table: Table, ids: NDArray[Any] | None) -> Fi
         short=short_names(table.names),
         ids=tuple(str(i) for i in (matching(ids, n, "ids") if ids is not None else range(1, n + 1))),
     )
+
+
+def was_trained(model: FittedClusterer) -> bool:
+    """Return whether prototypes were trained on the rows, which attract them; otherwise they are plain means."""
+    return len(model.history_["loss"]) > 0
 
 
 def matching(given: NDArray[Any], n: int, what: str) -> NDArray[Any]:

@@ -12,7 +12,7 @@ import coterie
 from coterie.data.tables import Table
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
-from coterie.report.findings import Findings, FittedClusterer, gather, matching
+from coterie.report.findings import Findings, FittedClusterer, gather, matching, was_trained
 from coterie.report.palette import cluster_colours
 from coterie.report.pictures import draw_pictures
 from coterie.report.profile import describe_clusters, feature_statistics, telling_features
@@ -63,7 +63,7 @@ def render_report(
     seconds : float, optional
         How long the clustering took.
     images : (height, width), optional
-        Draw rows and prototypes as images of this shape; the columns are their pixels.
+        Draw rows, and what stands for each cluster, as images of this shape; the columns are their pixels.
 
     Returns
     -------
@@ -112,6 +112,7 @@ def render_report(
         colours=colours,
         row_count=count(len(found.labels), "row"),
         map=drawn,
+        trained=was_trained(model),
         map_width=WIDTH,
         map_height=HEIGHT,
         map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn"),
@@ -131,7 +132,7 @@ def render_report(
         fit_notes=_fit_notes(model, seconds),
         # A function given to follow the progress shows as an address in memory, which says nothing.
         parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if not callable(value)],
-        curve=training_curve(model.history_.get("loss", ())),
+        curve=training_curve(model.history_["loss"]),
         runs=run_table(model.runs_),
     )
 

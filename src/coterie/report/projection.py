@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 from coterie.data.tables import Table
 from coterie.report.charts import Axis, axis_over
-from coterie.report.findings import SEED, Findings, FittedClusterer, thinned
+from coterie.report.findings import SEED, Findings, FittedClusterer, thinned, was_trained
 from coterie.report.palette import Colour
 from coterie.report.png import indexed_png
 from coterie.report.wording import percent
@@ -79,13 +79,14 @@ def _is_plane(found: Findings) -> bool:
 
 
 def _own_plane(found: Findings, model: FittedClusterer, rows: NDArray[np.int64]) -> _Projection:
+    areas = "the basins of attraction" if was_trained(model) else "where each cluster outweighs the others"
     return _Projection(
         points=np.where(
             ~np.isfinite(found.values[rows]), model.table_.inverse(found.encoded[rows]), found.values[rows]
         ),
         prototypes=model.table_.inverse(found.prototypes),
         titles=(found.label(0), found.label(1)),
-        explanation="Each dot is a row at its own two values. The tinted areas are the basins of attraction: "
+        explanation=f"Each dot is a row at its own two values. The tinted areas are {areas}: "
         "a new row there would join the cluster of that colour.",
         same_scale=False,
     )

@@ -11,6 +11,9 @@ from torch import Generator, Tensor
 from coterie.errors import InputError
 from coterie.structures import TaskBatch
 
+LEAST_SCALE = 1e-5
+"""Standard deviation below which a feature counts as constant: what is left is rounding."""
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,8 @@ class ListedTasks:
     """Labelled sets in memory, of any sizes; every draw shows a set in another way.
 
     Of each set some clusters are left out and of the others some points, so that the number and the sizes of clusters
-    vary; ``turned`` also turns the set around its mean, for features that have no meaning of their own.
+    vary; ``turned`` also turns the set around its mean, for features that have no meaning of their own, and
+    ``standardised`` brings what is left to the scale that whole sets have.
     """
 
     sets: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]
@@ -29,10 +33,14 @@ class ListedTasks:
     """Whether clusters are left out."""
     turned: bool = True
     """Whether sets are turned."""
+    standardised: bool = False
+    """Whether what is shown has mean zero and standard deviation one in every feature that varies."""
 
     def __post_init__(self) -> None:
         if not self.sets or any(len(x) != len(labels) or len(x) == 0 for x, labels in self.sets):
             raise InputError("Every task needs at least one point, and one label for each point.")
+        if self.max_points < 1:
+            raise InputError(f"max_points={self.max_points} must be at least 1.")
         widths = sorted({x.shape[1] for x, _ in self.sets})
         if len(widths) > 1:
             raise InputError(
@@ -58,6 +66,9 @@ class ListedTasks:
             turn, _ = torch.linalg.qr(torch.randn((x.shape[1], x.shape[1]), generator=generator))
             centre = x.mean(dim=0)
             x = (x - centre) @ turn + centre
+        if self.standardised:
+            scale = x.std(dim=0, correction=0)
+            x = (x - x.mean(dim=0)) / torch.where(scale > LEAST_SCALE, scale, 1.0)
         return x, labels
 
 

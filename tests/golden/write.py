@@ -1,0 +1,85 @@
+"""Write down what weights that ship find in a small set of their own kind; tests/test_golden.py holds them to it.
+
+python -m tests.golden.write NAME ...
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from coterie.config import from_dict
+from coterie.models import MODELS
+from coterie.models.base import SetModel, build
+from coterie.registry import load_pretrained
+from coterie.structures import TaskBatch
+from coterie.tasks import TASKS
+
+FOLDER = Path(__file__).parent
+SETS, POINTS, ROWS = 3, 60, 5
+DIGITS = 6
+
+
+def observe(name: str) -> dict[str, Any]:
+    """What the weights of that name find, in JSON values."""
+    tensors, card = load_pretrained(name)
+    kind = MODELS[card["method"]]
+    if not issubclass(kind, SetModel):
+        raise TypeError(f"{name!r} is of the method {card['method']!r}, which is not trained on sets.")
+    model = build(kind, from_dict(kind.Config, card["model"]), Generator())
+    model.load_state_dict(tensors)
+    batch = sets_for(card)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = model.eval().cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
+        memberships = [model.memberships(x[:ROWS], each) for x, each in zip(batch.x, found, strict=True)]
+    finally:
+        torch.set_num_threads(before)
+    return {
+        "sum_of_points": round(float(batch.x.double().sum()), DIGITS),
+        "sum_of_weights": round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS),
+        "n_clusters": [each.n_clusters for each in found],
+        "labels": [each.labels.tolist() for each in found],
+        "memberships": [_listed(each) for each in memberships],
+    }
+
+
+def sets_for(card: Mapping[str, Any]) -> TaskBatch:
+    """Some sets of the kind that the weights were trained on, without the most points."""
+    settings = dict(card["recipe"]["tasks"])
+    kind: Any = TASKS[settings.pop("kind")]
+    batch = from_dict(kind, settings).sample(SETS, Generator().manual_seed(0))
+    x, labels, valid = batch.x[:, :POINTS], batch.labels[:, :POINTS], batch.valid[:, :POINTS]
+    if card.get("scaling") == "standard":
+        x = (x - x.mean(dim=1, keepdim=True)) / x.std(dim=1, keepdim=True, correction=0)
+    return TaskBatch(x, labels, valid)
+
+
+def expected_file(name: str) -> Path:
+    """Where the expectations of a name are kept."""
+    return FOLDER / f"{name}.json"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Write the files of the names on the command line."""
+    parser = argparse.ArgumentParser(description="Write down what weights that ship find.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="as in src/coterie/pretrained.toml")
+    for name in parser.parse_args(arguments).names:
+        lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in observe(name).items())
+        expected_file(name).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+        sys.stdout.write(f"{expected_file(name)} is written; look at it, and commit it\n")
+    return 0
+
+
+def _listed(values: Tensor) -> list[list[float]]:
+    return [[round(value, DIGITS) for value in row] for row in values.tolist()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
