@@ -10,7 +10,7 @@ from coterie.estimators.base import Clusterer
 
 FAST: dict[str, dict[str, Any]] = {
     "clam": {"n_clusters": 2, "epochs": 5, "n_restarts": 2, "beta": 1.0, "learning_rate": 0.1},
-    "dac": {"weights": "dac-mog2d-v1", "scaling": "standard"},
+    "dac": {},
 }
 
 EXPECTED_FAILURES: dict[str, dict[str, str]] = {

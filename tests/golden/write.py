@@ -42,7 +42,7 @@ def observe(name: str) -> dict[str, Any]:
     finally:
         torch.set_num_threads(before)
     return {
-        "sum_of_points": round(float(batch.x.double().sum()), DIGITS),
+        "sum_of_points": round(float(batch.x.double().abs().sum()), DIGITS),
         "sum_of_weights": round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS),
         "n_clusters": [each.n_clusters for each in found],
         "labels": [each.labels.tolist() for each in found],
