@@ -1,7 +1,7 @@
-"""Teach DAC what a cluster is, with thirty sets that are sorted already, and let it sort sets with other clusters.
+"""Teach DAC what a cluster is with thirty sets that are sorted already, and let it sort sets with other clusters.
 
-The clusters are crosses: two bars each, of any size and direction. No weights that ship know them, and to k-means a long
-bar is two clusters. Run it with `python examples/learn_shapes.py`; it takes a few minutes.
+The clusters are crosses: two bars each, of any size and direction. No weights that ship know them, and to k-means a
+long bar is two clusters. Run it with `python examples/learn_shapes.py`; it takes a few minutes.
 """
 
 import argparse
@@ -32,25 +32,25 @@ def crosses(n_clusters: int, rng: np.random.Generator, points: int = 60) -> Set:
 
 
 def show(progress: Progress) -> None:
-    if progress.evaluation is not None:
-        loss = progress.evaluation["loss"]
-        print(f"step {progress.step}: held-out loss {loss:.3f}, {progress.seconds_left:.0f} s left")
+    if progress.evaluation:
+        print(f"step {progress.step}: {progress.evaluation}, {progress.seconds_left:.0f} s left")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1500)
-    steps = parser.parse_args().steps
     rng = np.random.default_rng(0)
     sorted_sets = [crosses(int(rng.integers(2, 7)), rng) for _ in range(30)]
     clusterer = DAC(None, density="none", random_state=0, on_progress=show)
-    clusterer.learn(sorted_sets, steps=steps, max_points=200)
+    clusterer.learn(sorted_sets, steps=parser.parse_args().steps, max_points=200)
     print(f"agreement on sets that were held out: {clusterer.evaluation_['adjusted_rand_index']:.3f}")
     for n_clusters in (2, 4, 6):
         X, truth = crosses(n_clusters, rng)
         found = clusterer.fit_predict(X)
         k_means = KMeans(n_clusters, n_init=10, random_state=0).fit_predict(X)
-        print(f"{n_clusters} crosses: DAC finds {found.max() + 1}, ARI {adjusted_rand_score(truth, found):.2f};", end=" ")
+        print(
+            f"{n_clusters} crosses: DAC finds {found.max() + 1}, ARI {adjusted_rand_score(truth, found):.2f}", end="; "
+        )
         print(f"k-means, told how many, ARI {adjusted_rand_score(truth, k_means):.2f}")
 
 

@@ -38,7 +38,9 @@ def _with_blocks(language: str, *patterns: str) -> list[Path]:
     return [page for page in pages if _blocks(page, language)]
 
 
-@pytest.mark.parametrize("page", _with_blocks("sh", "README.md", "docs/start.md", "docs/train.md", "docs/methods/*.md"), ids=_name)
+@pytest.mark.parametrize(
+    "page", _with_blocks("sh", "README.md", "docs/start.md", "docs/train.md", "docs/methods/*.md"), ids=_name
+)
 def test_commands_run(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     for part in [part for line in _commands(page) for part in line.split(" && ")]:

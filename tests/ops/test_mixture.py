@@ -216,9 +216,7 @@ def test_what_a_component_explains(d: int) -> None:
 
 def test_more_components_take_their_shares_from_the_others() -> None:
     mixture = mixture_at((0.0, 0.0), (8.0, 0.0))
-    more = mixture.with_more(
-        torch.tensor([0.2], dtype=torch.float64), torch.tensor([[4.0, 4.0]], dtype=torch.float64), mixture.deviation[:1]
-    )
+    more = mixture.with_more(mixture_at((4.0, 4.0)), 0.2)
     torch.testing.assert_close(more.share, torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64))
     torch.testing.assert_close(more.keep(torch.tensor([0, 1])).share, mixture.share)
     assert (more.expected[2] == mixture.deviation[0]).all()

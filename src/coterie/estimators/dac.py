@@ -90,7 +90,7 @@ class DAC(AmortizedClusterer):
         self,
         weights: str | Path | None = "dac-plane-v1",
         *,
-        max_points: int = 1000,
+        max_points: int = 500,
         decoding: Literal["robust", "faithful"] = "robust",
         density: Density = "flow",
         filtering: Literal["min-loss", "anchored"] = "min-loss",

@@ -24,6 +24,7 @@ from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
 from coterie.nn.density import DensityHead, GaussianHead, StatisticianHead
 from coterie.ops.mixture import (
     Mixture,
+    better_of,
     cost_of_component,
     explained,
     grouped,
@@ -74,16 +75,10 @@ class DacModel(SetModel):
         attention = AttentionConfig(
             config.width, config.heads, config.inducing, layer_norm=config.layer_norm, scale=config.scale
         )
-        anchored_input = config.filtering == "anchored" and config.anchor_position == "input"
-        anchored_latent = config.filtering == "anchored" and config.anchor_position == "latent"
-        self.show_anchor = (
-            MAB(config.n_features, config.n_features, attention)
-            if anchored_input
-            else MAB(config.width, config.width, attention)
-            if anchored_latent
-            else None
-        )
-        encoded = config.width if anchored_input else config.n_features
+        anchored, at_input = config.filtering == "anchored", config.anchor_position == "input"
+        meets_anchor = config.n_features if at_input else config.width
+        self.show_anchor = MAB(meets_anchor, meets_anchor, attention) if anchored else None
+        encoded = config.width if anchored and at_input else config.n_features
         self.encoder = ISABStack(encoded, config.depth, attention, tied=config.tie_blocks)
         self.pool = PMA(config.width, 1, attention)
         self.show_cluster = MAB(config.width, config.width, attention)
@@ -264,9 +259,11 @@ class DacModel(SetModel):
         self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], state: dict[str, Tensor], generator: Generator
     ) -> dict[str, Tensor]:
         """What tells the clusters of one set, from what its passes have kept."""
+        if self._has_posteriors and isinstance(self.density, GaussianHead):
+            return self._put_right(x, shown, state, self.density, generator)
         share = (state.pop("count").to(x.dtype) + 0.5) / (state["turn"].numel() * 0.5 + len(shown))
         state["log_share"] = share.log()
-        return self._put_right(x, shown, state, generator) if self._has_posteriors else state
+        return self._describe_anew(shown, state["context"], state["log_share"]) if self._has_posteriors else state
 
     def _decode(self, x: Float[Tensor, "N D"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
         """Clusters of one set, the largest first."""
@@ -291,24 +288,29 @@ class DacModel(SetModel):
         return Clustering(labels, len(order), probabilities, found.extras)
 
     def _put_right(
-        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], state: dict[str, Tensor], generator: Generator
+        self,
+        x: Float[Tensor, "N D"],
+        shown: Float[Tensor, "S D"],
+        state: dict[str, Tensor],
+        head: GaussianHead,
+        generator: Generator,
     ) -> dict[str, Tensor]:
-        """Let the densities that the passes gave compete for the points, and drop or join those that are too many."""
-        if not isinstance(self.density, GaussianHead):
-            return self._describe_anew(shown, state["context"], state["log_share"])
-        mean, deviation = self.density.parameters_of(state["context"])
-        mixture = Mixture(state["log_share"].exp(), mean, deviation, deviation, TRUST)
-        mixture = simplify(shown, refine(shown, mixture, STEPS), steps=STEPS)
+        """Let the Gaussians that the passes gave compete for the points, and drop or join those that are too many."""
+        mixture = refine(shown, _mixture(head, state), STEPS)
         if len(shown) < len(x):
             mixture = refine(x, mixture, STEPS)
             missed = x[~explained(x, mixture)]
             if len(missed):
                 everyone = torch.ones((1, len(missed)), dtype=torch.bool, device=x.device)
-                more = self._filter_all(missed.unsqueeze(0), at_most(len(shown), everyone, generator), generator)[0]
-                mean, deviation = self.density.parameters_of(more["context"])
-                mixture = mixture.with_more(more["count"].to(x.dtype) / len(x), mean, deviation)
-                mixture = refine(x, mixture, STEPS)
-            mixture = simplify(x, mixture, steps=STEPS)
+                more = self._filter_all(missed.unsqueeze(0), at_most(len(shown), everyone, generator), generator)
+                mixture = refine(x, mixture.with_more(_mixture(head, *more), len(missed) / len(x)), STEPS)
+        mixture = simplify(x, mixture, steps=STEPS)
+        # Seen alone, what looked like one cluster among many may be several.
+        _, label = torch.unique(mixture.joint(shown).argmax(dim=1), return_inverse=True)
+        closer = self._filter_all(*grouped(shown, label), generator)
+        if any(len(state["count"]) > 1 for state in closer):
+            other = refine(x, _mixture(head, *closer), STEPS)
+            mixture = better_of(x, mixture, simplify(x, other, steps=STEPS))
         return {"mean": mixture.mean, "deviation": mixture.deviation, "log_share": mixture.share.log()}
 
     def _describe_anew(
@@ -361,6 +363,13 @@ def _without_chance(
     peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
     bound = density.decoded_log_prob(x, code, context) + density.prior.log_prob(code, context, unused) - peak
     return bound / density.n_features if density.per_feature else bound
+
+
+def _mixture(head: GaussianHead, *states: dict[str, Tensor]) -> Mixture:
+    """The Gaussians that passes over one or several sets have described, with the shares that they took."""
+    mean, deviation = head.parameters_of(torch.cat([state["context"] for state in states]))
+    count = torch.cat([state["count"] for state in states]).to(mean.dtype) + 0.5
+    return Mixture(count / count.sum(), mean, deviation, deviation, TRUST)
 
 
 def _described(found: Filtered) -> Float[Tensor, "B P"]:

@@ -50,7 +50,7 @@ class DacConfig:
     """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them."""
     max_passes: int = 50
     """Passes after which the points that are left join other clusters."""
-    max_points: int = 1000
+    max_points: int = 500
     """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
 
     def __post_init__(self) -> None:

@@ -79,15 +79,13 @@ class Mixture:
         share = self.share[index]
         return Mixture(share / share.sum(), self.mean[index], self.deviation[index], self.expected[index], self.trust)
 
-    def with_more(
-        self, share: Float[Tensor, " K"], mean: Float[Tensor, "K D"], deviation: Float[Tensor, "K D"]
-    ) -> "Mixture":
-        """The components and some more, which take their shares from the others."""
+    def with_more(self, other: "Mixture", share: float) -> "Mixture":
+        """The components and those of another mixture, which takes this share from them."""
         return Mixture(
-            torch.cat((self.share * (1 - share.sum()), share)),
-            torch.cat((self.mean, mean)),
-            torch.cat((self.deviation, deviation)),
-            torch.cat((self.expected, deviation)),
+            torch.cat((self.share * (1 - share), other.share * share)),
+            torch.cat((self.mean, other.mean)),
+            torch.cat((self.deviation, other.deviation)),
+            torch.cat((self.expected, other.expected)),
             self.trust,
         )
 
@@ -156,6 +154,13 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
             mixture = fit_moments(x, weight[:, kept], expected[kept], mixture.trust)
         mixture = refine(x, mixture, steps)
     return mixture
+
+
+def better_of(x: Float[Tensor, "N D"], first: Mixture, second: Mixture) -> Mixture:
+    """The mixture with the higher likelihood after the cost of its components."""
+    cost = cost_of_component(x)
+    worth = [float(each.joint(x).logsumexp(dim=1).sum()) - cost * len(each.share) for each in (first, second)]
+    return first if worth[0] >= worth[1] else second
 
 
 def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, " K2"]:
