@@ -86,7 +86,7 @@ def true_parameters() -> Method:
 
 def dac(weights: str) -> Method:
     """DAC with our decoding."""
-    return _dac("dac", weights, decoding="robust", max_points=500)
+    return _dac("dac", weights, decoding="robust")
 
 
 def dac_faithful_decoding(weights: str) -> Method:

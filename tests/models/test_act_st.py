@@ -8,8 +8,9 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.models.act_st import ActStConfig, ActStModel, Mixtures
+from coterie.models.act_st import ActStConfig, ActStModel
 from coterie.models.base import build
+from coterie.ops.mixture import Mixtures
 from coterie.structures import Clustering, TaskBatch
 from coterie.tasks.gaussians import MixturesOfGaussians
 

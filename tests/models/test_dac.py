@@ -243,7 +243,10 @@ def test_gaussians_are_put_right() -> None:
 
     def said(shown: Tensor, valid: Tensor, anchor: Tensor | None = None) -> Filtered:
         del valid, anchor
-        place = next(turn)
+        place = next(turn, None)
+        if place is None:  # at the second look, each cluster is one
+            alone = len(shown)
+            return Filtered(torch.ones(shown.shape[:2]), raw[:alone], torch.zeros((alone, 1, 16)), None)
         taken = (shown.unsqueeze(2) == x[parts[place]]).all(dim=3).any(dim=2)
         return Filtered(torch.where(taken, 1.0, -1.0), raw[place : place + 1], torch.zeros((1, 1, 16)), None)
 

@@ -9,7 +9,8 @@ from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
 from coterie.models.base import build
-from coterie.models.set_transformer import Mixtures, SetTransformerConfig, SetTransformerModel
+from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
+from coterie.ops.mixture import Mixtures
 from coterie.structures import Clustering, TaskBatch
 from coterie.tasks.gaussians import MixturesOfGaussians
 

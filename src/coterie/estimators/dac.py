@@ -29,9 +29,9 @@ class DAC(AmortizedClusterer):
     weights : str, Path or None
         Name of weights that ship (``coterie.registry.pretrained_names("dac")``), or a file; None to ``learn`` from
         nothing.
-    max_points : int
+    max_points : int or None
         Rows that go through the network; of more, so many are drawn by chance, and what was found in them takes the
-        others.
+        others. None is what the weights say: 500 for Gaussians, 1,000 for arcs.
     decoding : {"robust", "faithful"}
         Whether clusters compete for the rows by their densities, and those that are too many are dropped or joined, or
         each pass keeps what it takes and the first gets what is left over, as published.
@@ -90,7 +90,7 @@ class DAC(AmortizedClusterer):
         self,
         weights: str | Path | None = "dac-plane-v1",
         *,
-        max_points: int = 500,
+        max_points: int | None = None,
         decoding: Literal["robust", "faithful"] = "robust",
         density: Density = "flow",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
@@ -143,5 +143,7 @@ class DAC(AmortizedClusterer):
         return DacConfig(n_features, density=self.density, filtering=self.filtering)
 
     def _configured(self, config: DacConfig) -> DacConfig:
+        if self.max_points is None:
+            return replace(config, decoding=self.decoding)
         check_at_least_one(max_points=self.max_points)
         return replace(config, max_points=self.max_points, decoding=self.decoding)

@@ -15,6 +15,8 @@ NEAR = 3.0
 """Distance between means, in sums of deviations, beyond which two components are not one."""
 LEAST_VARIANCE = 1e-12
 """Of a component, lest one of equal points have none."""
+CLEARLY = 1.0
+"""Log-likelihood by which a mixture must be better; less may be rounding."""
 ONE_IN_A_MILLION = 4.753
 """Standard deviations that a normal number exceeds so rarely."""
 
@@ -157,10 +159,10 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
 
 
 def better_of(x: Float[Tensor, "N D"], first: Mixture, second: Mixture) -> Mixture:
-    """The mixture with the higher likelihood after the cost of its components."""
+    """The second mixture if its likelihood after the cost of its components is clearly higher, otherwise the first."""
     cost = cost_of_component(x)
     worth = [float(each.joint(x).logsumexp(dim=1).sum()) - cost * len(each.share) for each in (first, second)]
-    return first if worth[0] >= worth[1] else second
+    return second if worth[1] > worth[0] + CLEARLY else first
 
 
 def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, " K2"]:
