@@ -1,7 +1,7 @@
 """Teach DAC what a cluster is with thirty sets that are sorted already, and let it sort sets with other clusters.
 
-The clusters are crosses: two bars each, of any size and direction, which no weights that ship know; it begins from those for arcs. Run it with
-`python examples/learn_shapes.py`; it takes a few minutes.
+The clusters are crosses: two bars each, of any size and direction. No weights that ship know them; learning begins from
+those for arcs. Run it with `python examples/learn_shapes.py`; it takes a few minutes.
 """
 
 import argparse
