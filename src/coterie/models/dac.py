@@ -7,7 +7,6 @@ labelled sets; afterwards it clusters sets of classes that it never saw, without
 Letters: B sets, N points, D features, K clusters, H hidden, M inducing points, P numbers that describe a cluster.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import final
@@ -20,32 +19,17 @@ from torch.nn.functional import logsigmoid, one_hot, softplus
 from coterie.errors import ConfigError
 from coterie.models.base import SetModel
 from coterie.models.dac_config import DacConfig, Density, density_head
+from coterie.models.dac_refinement import BLOCK_ELEMENTS, Passes, log_probs, refine_densities, refine_gaussians
 from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
-from coterie.nn.density import DensityHead, GaussianHead, StatisticianHead
-from coterie.ops.mixture import (
-    Mixture,
-    better_of,
-    cost_of_component,
-    explained,
-    grouped,
-    joint_of,
-    needed_components,
-    refine,
-    simplify,
-)
+from coterie.nn.density import GaussianHead
+from coterie.ops.mixture import joint_of
 from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering, Loss, TaskBatch
 
 __all__ = ["DacConfig", "DacModel", "Density", "Filtered"]
 
-TRUST = 10.0
-"""Points that the deviations which the network gives count as, against those that are there."""
-STEPS = 5
-"""Steps of expectation and maximisation after each change of the components."""
-ROUNDS = 2
-"""How often clusters are described anew, each by its points alone."""
-BLOCK_ELEMENTS = 1 << 21
-"""Largest number of (cluster, row, hidden) cells that questions about rows hold at once: eight megabytes a tensor."""
+HESITATION = 1.0
+"""Log-odds within which a pass is in doubt about even the likeliest point; it takes those almost as likely with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +156,7 @@ class DacModel(SetModel):
         order = by_value(x, valid)
         ordered, there = x.gather(1, order.unsqueeze(2).expand_as(x)), valid.gather(1, order)
         shown = at_most(self.config.max_points, there, generator)
-        passes = self._filter_all(ordered, shown, generator)
+        passes = self.filter_all(ordered, shown, generator)
         # Each set goes on with the same draws, lest one depend on those before it.
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         for i, state in enumerate(passes):
@@ -209,15 +193,22 @@ class DacModel(SetModel):
         extras = found.extras
         if "mean" in extras:
             return joint_of(x, extras)
-        return self._log_probs(x, extras["context"]) + extras["log_share"]
+        if self.density is None:
+            raise ConfigError("A network without a density head knows no densities.")
+        return log_probs(self.density, x, extras["context"]) + extras["log_share"]
 
     @property
     def _has_posteriors(self) -> bool:
         return self.density is not None and self.config.decoding == "robust"
 
-    def _filter_all(
-        self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
-    ) -> list[dict[str, Tensor]]:
+    def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
+        """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
+        context = self.filter(x, valid, torch.zeros(len(x), dtype=torch.int64, device=x.device)).context
+        if context is None:
+            raise ConfigError("A network without a density head describes no clusters.")
+        return context
+
+    def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
         """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
         remaining = valid.clone()
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
@@ -236,14 +227,16 @@ class DacModel(SetModel):
                 uniform = torch.rand((), generator=generator, device=generator.device).to(x.device)
                 count = shown.sum(dim=1)
                 anchor = (uniform * count).long().minimum(count - 1)
-            found = self.filter(points, shown, anchor)
+            # Without a mask attention is faster; a set that is alone never needs one.
+            found = self.filter(points, None if bool(shown.all()) else shown, anchor)
             taken = (found.logits > 0) & shown
             if self.config.decoding == "robust":
                 # A pass always takes something: its anchor, and the likeliest point rather than none.
                 if anchor is not None:
                     taken.scatter_(1, anchor.unsqueeze(1), value=True)
-                likeliest = found.logits.masked_fill(~shown, -torch.inf).argmax(dim=1, keepdim=True)
-                taken |= torch.zeros_like(taken).scatter_(1, likeliest, value=True) & ~taken.any(dim=1, keepdim=True)
+                likeliest = found.logits.masked_fill(~shown, -torch.inf).amax(dim=1, keepdim=True)
+                doubt = torch.where(likeliest.abs() < HESITATION, HESITATION, 0.0)
+                taken |= shown & (found.logits >= likeliest.clamp(max=HESITATION) - doubt)
             for row, position in enumerate(active.tolist()):
                 if bool(taken[row].any()) or not kept[position]:
                     kept[position].append(_state_of(found, row, taken[row].sum(), len(kept[position])))
@@ -256,14 +249,15 @@ class DacModel(SetModel):
         ]
 
     def _components(
-        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], state: dict[str, Tensor], generator: Generator
+        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
     ) -> dict[str, Tensor]:
         """What tells the clusters of one set, from what its passes have kept."""
-        if self._has_posteriors and isinstance(self.density, GaussianHead):
-            return self._put_right(x, shown, state, self.density, generator)
-        share = (state.pop("count").to(x.dtype) + 0.5) / (state["turn"].numel() * 0.5 + len(shown))
-        state["log_share"] = share.log()
-        return self._describe_anew(shown, state["context"], state["log_share"]) if self._has_posteriors else state
+        if self.density is not None and self._has_posteriors:
+            if isinstance(self.density, GaussianHead):
+                return refine_gaussians(self, self.density, x, shown, passes, generator)
+            return refine_densities(self, self.density, shown, passes, generator)
+        share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
+        return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
 
     def _decode(self, x: Float[Tensor, "N D"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
         """Clusters of one set, the largest first."""
@@ -287,95 +281,10 @@ class DacModel(SetModel):
         probabilities[valid] = belonging
         return Clustering(labels, len(order), probabilities, found.extras)
 
-    def _put_right(
-        self,
-        x: Float[Tensor, "N D"],
-        shown: Float[Tensor, "S D"],
-        state: dict[str, Tensor],
-        head: GaussianHead,
-        generator: Generator,
-    ) -> dict[str, Tensor]:
-        """Let the Gaussians that the passes gave compete for the points, and drop or join those that are too many."""
-        mixture = refine(shown, _mixture(head, state), STEPS)
-        if len(shown) < len(x):
-            mixture = refine(x, mixture, STEPS)
-            missed = x[~explained(x, mixture)]
-            if len(missed):
-                everyone = torch.ones((1, len(missed)), dtype=torch.bool, device=x.device)
-                more = self._filter_all(missed.unsqueeze(0), at_most(len(shown), everyone, generator), generator)
-                mixture = refine(x, mixture.with_more(_mixture(head, *more), len(missed) / len(x)), STEPS)
-        mixture = simplify(x, mixture, steps=STEPS)
-        # Seen alone, what looked like one cluster among many may be several.
-        _, label = torch.unique(mixture.joint(shown).argmax(dim=1), return_inverse=True)
-        closer = self._filter_all(*grouped(shown, label), generator)
-        if any(len(state["count"]) > 1 for state in closer):
-            other = refine(x, _mixture(head, *closer), STEPS)
-            mixture = better_of(x, mixture, simplify(x, other, steps=STEPS))
-        return {"mean": mixture.mean, "deviation": mixture.deviation, "log_share": mixture.share.log()}
-
-    def _describe_anew(
-        self, x: Float[Tensor, "S D"], context: Float[Tensor, "K P"], log_share: Float[Tensor, " K"]
-    ) -> dict[str, Tensor]:
-        """Drop clusters that the others make needless, and show the network each of the rest alone; then again."""
-        for _ in range(ROUNDS):
-            log_prob = self._log_probs(x, context)
-            kept = needed_components(log_prob + log_share, cost_of_component(x))
-            label = (log_prob + log_share)[:, kept].argmax(dim=1)
-            used, label = torch.unique(label, return_inverse=True)
-            kept = kept[used]
-            context, log_prob = context[kept], log_prob[:, kept]
-            own = log_prob.gather(1, label.unsqueeze(1)).squeeze(1)
-            # The likeliest point of each cluster comes first, and is its anchor where one is asked for.
-            order = own.argsort(descending=True)
-            alone, valid = grouped(x[order], label[order])
-            anchor = torch.zeros(len(kept), dtype=torch.int64, device=x.device)
-            new = _described(self.filter(alone, valid, anchor))
-            gain = torch.zeros_like(log_share[kept]).index_add(0, label, -own)
-            gain = gain.index_add(0, label, self._log_probs(x, new).gather(1, label.unsqueeze(1)).squeeze(1))
-            context = torch.where(gain.unsqueeze(1) > 0, new, context)
-            log_share = (valid.sum(dim=1).to(x.dtype) / len(x)).log()
-        return {"context": context, "log_share": log_share}
-
-    def _log_probs(self, x: Float[Tensor, "N D"], context: Float[Tensor, "K P"]) -> Float[Tensor, "N K"]:
-        """Log-density of every point in every cluster."""
-        if self.density is None:
-            raise ConfigError("A network without a density head knows no densities.")
-        rows = max(1, BLOCK_ELEMENTS // (len(context) * self.config.width))
-        parts = [
-            _without_chance(self.density, part.expand(len(context), -1, -1), context) for part in torch.split(x, rows)
-        ]
-        return torch.cat(parts, dim=1).T
-
     def _claims(self, x: Float[Tensor, "N D"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
         """Logits by which each pass, by itself, would take each point."""
         everyone = x.expand(len(extras["turn"]), -1, -1)
         return self.judge(everyone, extras["summary"], extras.get("anchor")).T
-
-
-def _without_chance(
-    density: DensityHead, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]
-) -> Float[Tensor, "B N"]:
-    """Log-density of each point; a bound that training estimates by chance is taken at the posterior's mean instead."""
-    unused = Generator(device=x.device)
-    if not isinstance(density, StatisticianHead):
-        return density.log_prob(x, context, unused)
-    code, deviation = density.posterior(x, context)
-    peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
-    bound = density.decoded_log_prob(x, code, context) + density.prior.log_prob(code, context, unused) - peak
-    return bound / density.n_features if density.per_feature else bound
-
-
-def _mixture(head: GaussianHead, *states: dict[str, Tensor]) -> Mixture:
-    """The Gaussians that passes over one or several sets have described, with the shares that they took."""
-    mean, deviation = head.parameters_of(torch.cat([state["context"] for state in states]))
-    count = torch.cat([state["count"] for state in states]).to(mean.dtype) + 0.5
-    return Mixture(count / count.sum(), mean, deviation, deviation, TRUST)
-
-
-def _described(found: Filtered) -> Float[Tensor, "B P"]:
-    if found.context is None:
-        raise ConfigError("A network without a density head describes no clusters.")
-    return found.context
 
 
 def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, Tensor]:

@@ -21,12 +21,18 @@ class DensityHead(nn.Module, ABC):
 
     context_width: int
     """Numbers per cluster that the network must give, P."""
+    width: int
+    """Numbers per point that the computation holds at once, about."""
 
     @abstractmethod
     def log_prob(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
     ) -> Float[Tensor, "B N"]:
         """Log-density of each point in the cluster of its set, or a bound on it; randomness is the generator's."""
+
+    def settled_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
+        """The same without chance, for when training is over."""
+        return self.log_prob(x, context, Generator(device=x.device))
 
 
 @final
@@ -37,6 +43,7 @@ class GaussianHead(DensityHead):
         super().__init__()
         _check_positive(n_features=n_features)
         self.context_width = 2 * n_features
+        self.width = n_features
 
     def parameters_of(self, context: Float[Tensor, "*B P"]) -> tuple[Float[Tensor, "*B D"], Float[Tensor, "*B D"]]:
         """Mean and standard deviations that contexts stand for."""
@@ -68,6 +75,7 @@ class FlowHead(DensityHead):
         _check_positive(n_features=n_features, context_width=context_width, blocks=blocks, hidden=hidden)
         self.n_features = n_features
         self.context_width = context_width
+        self.width = hidden
         self.blocks = nn.ModuleList(
             _AffineBlock(n_features, context_width, hidden, reverse=i % 2 == 1) for i in range(blocks)
         )
@@ -118,6 +126,7 @@ class StatisticianHead(DensityHead):
             raise ConfigError(f"likelihood={likelihood!r} is unknown; take 'gaussian' or 'bernoulli'.")
         self.n_features = n_features
         self.context_width = context_width
+        self.width = hidden
         self.latent = latent
         self.likelihood = likelihood
         self.per_feature = per_feature
@@ -135,6 +144,13 @@ class StatisticianHead(DensityHead):
         code = mean + deviation * _randn(mean.shape, mean, generator)
         divergence = _normal_log_prob(code, mean, deviation) - self.prior.log_prob(code, context, generator)
         bound = self.decoded_log_prob(x, code, context) - divergence
+        return bound / self.n_features if self.per_feature else bound
+
+    def settled_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
+        """The bound as if the code that was drawn were the posterior's mean."""
+        code, deviation = self.posterior(x, context)
+        peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
+        bound = self.decoded_log_prob(x, code, context) + self.prior.settled_log_prob(code, context) - peak
         return bound / self.n_features if self.per_feature else bound
 
     def posterior(

@@ -127,9 +127,12 @@ def refine(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
     return mixture
 
 
-def cost_of_component(x: Float[Tensor, "N D"]) -> float:
-    """Log-likelihood that one more component must bring: half its numbers times log N (Schwarz's criterion)."""
-    return 0.5 * (2 * x.shape[1] + 1) * math.log(max(2, len(x)))
+def cost_of_component(x: Float[Tensor, "N D"], numbers: int | None = None) -> float:
+    """Log-likelihood that one more component must bring: half its numbers times log N (Schwarz's criterion).
+
+    A Gaussian with a diagonal covariance has a mean, deviations and a share: two numbers per feature and one.
+    """
+    return 0.5 * (2 * x.shape[1] + 1 if numbers is None else numbers) * math.log(max(2, len(x)))
 
 
 def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixture:

@@ -1,0 +1,133 @@
+"""Clusters without a closed form, put right after filtering; the Gaussian ones are tested with the network."""
+
+import math
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Generator, Tensor
+
+from coterie.models.dac_refinement import Passes, _Densities, log_probs, refine_densities
+from coterie.nn.density import DensityHead, FlowHead
+
+
+class Discs(DensityHead):
+    """Normal densities of unit width in the plane: the context is the mean."""
+
+    context_width = 2
+    width = 2
+
+    def log_prob(self, x: Tensor, context: Tensor, generator: Generator) -> Tensor:
+        del generator
+        return -0.5 * (x - context.unsqueeze(1)).square().sum(dim=2) - math.log(2 * math.pi)
+
+
+@dataclass
+class Network:
+    """Says of a cluster that it is beside its mean; the second look at each set finds what it was told to."""
+
+    second_look: dict[int, list[list[float]]] = field(default_factory=dict)
+    """Means, by how many points the set has; other sets are one cluster."""
+
+    def describe_sets(self, x: Tensor, valid: Tensor) -> Tensor:
+        return _means(x, valid) + 0.3
+
+    def filter_all(self, x: Tensor, valid: Tensor, generator: Generator) -> list[Passes]:
+        del generator
+        return [
+            passes(self.second_look.get(int(there.sum()), [mean.tolist()]))
+            for mean, there in zip(_means(x, valid), valid, strict=True)
+        ]
+
+
+def passes(means: list[list[float]]) -> Passes:
+    """Passes that found clusters of ten points around these means."""
+    return {"context": torch.tensor(means), "count": torch.full((len(means),), 10)}
+
+
+def _means(x: Tensor, valid: Tensor) -> Tensor:
+    return (x * valid.unsqueeze(2)).sum(dim=1) / valid.sum(dim=1, keepdim=True)
+
+
+def groups(*centres: float) -> Tensor:
+    """A hundred points around each place on the diagonal, ten fewer for each next."""
+    noise = torch.randn((100, 2), generator=Generator().manual_seed(0))
+    return torch.cat([noise[: 100 - 10 * i] + centre for i, centre in enumerate(centres)])
+
+
+def refined(x: Tensor, found: Passes, network: Network) -> list[list[float]]:
+    """Means of the clusters, in order."""
+    result = refine_densities(network, Discs(), x, found, Generator().manual_seed(0))
+    torch.testing.assert_close(result["log_share"].exp().sum(), torch.tensor(1.0))
+    return sorted(result["context"].tolist())
+
+
+@pytest.mark.parametrize(
+    ("found", "second_look"),
+    [
+        pytest.param([[0.0, 0.0], [9.0, 9.0]], {}, id="as it is"),
+        pytest.param([[-0.7, 0.0], [0.7, 0.0], [9.0, 9.0]], {}, id="one in halves"),
+        pytest.param([[0.0, 0.0], [9.0, 9.0], [90.0, 90.0]], {}, id="one of nothing"),
+        pytest.param([[4.0, 4.0]], {190: [[0.0, 0.0], [9.0, 9.0]]}, id="two as one"),
+    ],
+)
+def test_what_filtering_got_wrong_is_put_right(
+    found: list[list[float]], second_look: dict[int, list[list[float]]]
+) -> None:
+    x = groups(0.0, 9.0)
+    got = refined(x, passes(found), Network(second_look))
+    truth = [x[:100].mean(dim=0).tolist(), x[100:].mean(dim=0).tolist()]
+    torch.testing.assert_close(torch.tensor(got), torch.tensor(truth), atol=0.05, rtol=0)
+
+
+def test_a_second_look_that_sees_too_much_changes_nothing() -> None:
+    x = groups(0.0)
+    got = refined(x, passes([[0.0, 0.0]]), Network({100: [[-0.5, 0.0], [0.5, 0.0]]}))
+    torch.testing.assert_close(torch.tensor(got), x.mean(dim=0, keepdim=True), atol=0.05, rtol=0)
+
+
+def flow() -> FlowHead:
+    head, source = FlowHead(2, context_width=3, blocks=2, hidden=8).double(), Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.normal_(0.0, 0.3, generator=source)
+    return head
+
+
+def normal(*shape: int) -> Tensor:
+    return torch.randn(shape, generator=Generator().manual_seed(1), dtype=torch.float64)
+
+
+def test_steps_uphill_only_ever_help() -> None:
+    x, valid, context = normal(4, 40, 2), torch.arange(40) < torch.tensor([[40], [20], [1], [7]]), normal(4, 3)
+    work = _Densities(Network(), flow(), x[0])
+    before = work.own(x, valid, context)
+    after = [work.own(x, valid, work.uphill(x, valid, context, steps)) for steps in (0, 1, 10)]
+    torch.testing.assert_close(after[0], before)
+    assert (after[1] >= before).all()
+    assert (after[2] > before + 0.01).all()
+    assert all(parameter.grad is None for parameter in work.head.parameters())
+
+
+def test_the_likelihood_of_a_set_is_that_of_its_points() -> None:
+    x, valid, context = normal(3, 70, 2), torch.arange(70) < torch.tensor([[70], [32], [0]]), normal(3, 3)
+    work = _Densities(Network(), flow(), x[0])
+    expected = (work.head.settled_log_prob(x, context) * valid).sum(dim=1)
+    torch.testing.assert_close(work.own(x, valid, context), expected)
+
+
+def test_sets_go_uphill_by_themselves() -> None:
+    """Neither padding nor the other sets change where a set's context goes."""
+    x, valid, context = normal(2, 12, 2), torch.arange(12) < torch.tensor([[12], [5]]), normal(2, 3)
+    work = _Densities(Network(), flow(), x[0])
+    together = work.uphill(x, valid, context, 5)
+    alone = work.uphill(x[1:, :5], valid[1:, :5], context[1:], 5)
+    torch.testing.assert_close(together[1:], alone)
+
+
+def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, context = normal(11, 2), normal(3, 2)
+    whole = log_probs(Discs(), x, context)
+    monkeypatch.setattr("coterie.models.dac_refinement.BLOCK_ELEMENTS", 1)
+    torch.testing.assert_close(log_probs(Discs(), x, context), whole)
+    assert whole.shape == (11, 3)
