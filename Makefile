@@ -10,7 +10,7 @@ lint:
 	lint-imports
 
 test:
-	pytest
+	pytest -n 2
 
 format:
 	ruff check --fix

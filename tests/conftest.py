@@ -1,7 +1,12 @@
 """What all tests share."""
 
+import os
 import random
 from collections.abc import Iterator
+
+# Threads would wait for each other (docs/decisions/0002), more so where tests run in several processes. Libraries read
+# this when they are loaded, and processes that tests start inherit it.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import numpy.typing as npt

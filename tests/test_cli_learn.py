@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from coterie import recipes
 from coterie.__main__ import main
 from coterie.checkpoint import load_checkpoint
 from coterie.cli import learning
@@ -46,6 +47,7 @@ evaluate_every = 5
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Work in a folder that has toy.toml only."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(recipes, "EVALUATION_BATCHES", 2)  # the time is for training
     Path("toy.toml").write_text(_TOY, encoding="utf-8")
     yield tmp_path
     assert [path.name for path in tmp_path.rglob(".*")] == [], "something temporary was left behind"
@@ -125,7 +127,7 @@ def test_stopped_and_taken_up_again(capsys: pytest.CaptureFixture[str], monkeypa
         (["toy.toml"], ('"dac"', '"magic"'), "[model] has method = 'magic'; known are: "),
         (["toy.toml"], ("n_features = 2", "n_features = 3"), "have 2 features"),
         (["toy.toml"], ("seed = 3", "seed = 3\nstart = 'zebra'"), "No weights are called 'zebra'"),
-        (["toy.toml", "--folder", "other"], ("", ""), "holds a run of another recipe"),
+        (["toy.toml", "--folder", "other"], ("", ""), "holds another run; they differ in "),
     ],
 )
 def test_what_cannot_be_done_is_told_in_one_line(

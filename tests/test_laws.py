@@ -24,7 +24,7 @@ from coterie.models.dac import DacConfig, DacModel
 from coterie.models.ncp import NcpConfig, NcpModel
 from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
 from coterie.ops.starts import normal_start
-from coterie.structures import PointBatch, TaskBatch
+from coterie.structures import Clustering, PointBatch, TaskBatch
 from coterie.training import TrainConfig, train
 
 
@@ -71,7 +71,7 @@ def _sets() -> TaskBatch:
 
 def _set_model(kind: type[ClusterModel[Any]], config: Any) -> Case:
     batch = _sets()
-    return Case(lambda: build(kind, config, seeded(2)), batch, batch.x[0], steps=40, learning_rate=1e-2)
+    return Case(lambda: build(kind, config, seeded(2)), batch, batch.x[0], steps=25, learning_rate=1e-2)
 
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "inducing": 4, "depth": 1}
@@ -119,6 +119,13 @@ def learn(case: Case) -> ClusterModel[Any]:
 learned = cache(learn)
 """The same, once for all laws that leave the model as it is."""
 
+
+@cache
+def found_in_points(case: Case) -> Clustering:
+    """What it finds in the points, once for all laws that compare it with something."""
+    return learned(case).cluster(case.points, seeded(4))
+
+
 WITHOUT_EFFECT = ("show_anchor.key.", "show_cluster.key.")
 """Parameters of attention to one key, which gets all of it whatever they are."""
 
@@ -150,7 +157,7 @@ def test_loss_is_finite_and_says_its_parts(case: Case) -> None:
 
 
 def test_result_is_a_clustering(case: Case) -> None:
-    clustering = learned(case).cluster(case.points, seeded(4))
+    clustering = found_in_points(case)
     assert clustering.labels.shape == (len(case.points),)
     assert clustering.labels.min() >= 0
     assert clustering.labels.max() < clustering.n_clusters
@@ -161,18 +168,16 @@ def test_result_is_a_clustering(case: Case) -> None:
 
 
 def test_permuting_points_permutes_labels(case: Case) -> None:
-    model = learned(case)
     order = torch.randperm(len(case.points), generator=seeded(5))
-    labels = model.cluster(case.points, seeded(4)).labels
-    assert torch.equal(model.cluster(case.points[order], seeded(4)).labels, labels[order])
+    assert torch.equal(learned(case).cluster(case.points[order], seeded(4)).labels, found_in_points(case).labels[order])
 
 
 @pytest.mark.usefixtures("untouched_random_state")
 def test_same_seed_same_result(case: Case) -> None:
-    first, second = learn(case), learn(case)
+    first, second = learned(case), learn(case)
     for name, value in first.state_dict().items():
         assert torch.equal(value, second.state_dict()[name]), name
-    assert torch.equal(first.cluster(case.points, seeded(4)).labels, second.cluster(case.points, seeded(4)).labels)
+    assert torch.equal(found_in_points(case).labels, second.cluster(case.points, seeded(4)).labels)
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -196,7 +201,7 @@ def test_saved_and_loaded_models_are_equal(case: Case, tmp_path: Path) -> None:
     tensors, card = load_checkpoint(path)
     loaded = type(model)(from_dict(model.Config, card["config"]))
     loaded.load_state_dict(tensors)
-    first, second = model.cluster(case.points, seeded(4)), loaded.cluster(case.points, seeded(4))
+    first, second = found_in_points(case), loaded.cluster(case.points, seeded(4))
     assert torch.equal(first.labels, second.labels)
     assert first.n_clusters == second.n_clusters
     if first.probabilities is not None and second.probabilities is not None:

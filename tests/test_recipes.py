@@ -1,14 +1,16 @@
 """From a recipe to its checkpoint, again and again the same."""
 
 import json
+import multiprocessing
 import tomllib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Generator, distributed
 
 import coterie
 from coterie import recipes, registry
@@ -16,8 +18,10 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
 from coterie.models import MODELS
 from coterie.recipes import Recipe, read_recipe, recipe_from, run_recipe, seconds_trained
+from coterie.structures import TaskBatch, TaskSampler
 from coterie.training import Progress
 from recipes.register import register
+from tests.training.toy import all_end_well, in_process
 
 _SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 TOY: dict[str, Any] = {
@@ -48,13 +52,26 @@ def _changed(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return new
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_held_out() -> Iterator[None]:
+    """Spend the time on training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recipes, "EVALUATION_BATCHES", 2)
+        yield
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoint of the toy recipe, by a run that nothing stopped."""
+    return run_recipe(toy(), tmp_path_factory.mktemp("whole"))
+
+
 def same(first: Path, second: Path) -> bool:
     return first.read_bytes() == second.read_bytes()
 
 
 @pytest.mark.parametrize("path", _SHIPPED, ids=lambda path: path.stem)
-def test_every_recipe_can_begin(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "EVALUATION_BATCHES", 1)
+def test_every_recipe_can_begin(path: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path)
     assert recipe.name.startswith(f"{path.stem}-v")
     short = replace(recipe, batch_size=1, train=replace(recipe.train, steps=2))
@@ -91,14 +108,13 @@ def test_the_card_says_how_the_weights_came_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_the_same_recipe_gives_the_same_checkpoint(tmp_path: Path) -> None:
-    first, second = (run_recipe(toy(), tmp_path / name) for name in ("a", "b"))
-    assert same(first, second)
-    assert not same(first, run_recipe(toy(seed=4), tmp_path / "c"))
+def test_the_same_recipe_gives_the_same_checkpoint(whole: Path, tmp_path: Path) -> None:
+    assert same(whole, run_recipe(toy(), tmp_path / "again"))
+    assert not same(whole, run_recipe(toy(seed=4), tmp_path / "other"))
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [3, 4], [6]])
-def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(tmp_path: Path, stops: list[int]) -> None:
+def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(whole: Path, tmp_path: Path, stops: list[int]) -> None:
     steps = []
     for stop in stops:
 
@@ -111,7 +127,7 @@ def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(tmp_path: Path, st
             run_recipe(toy(), tmp_path / "stopped", on_log=interrupt)
     finished = run_recipe(toy(), tmp_path / "stopped", on_log=lambda progress: steps.append(progress.step))
     assert sorted(set(steps)) == [1, 2, 3, 4, 5, 6]
-    assert same(finished, run_recipe(toy(), tmp_path / "whole"))
+    assert same(finished, whole)
 
 
 def test_a_run_that_is_finished_is_not_done_again(tmp_path: Path) -> None:
@@ -123,6 +139,45 @@ def test_a_run_that_is_finished_is_not_done_again(tmp_path: Path) -> None:
     assert first.read_bytes() == before
 
 
+@dataclass(frozen=True)
+class Noted:
+    """Tasks that remember what was drawn of them."""
+
+    tasks: TaskSampler
+    drawn: list[float] = field(default_factory=list)
+
+    def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
+        batch = self.tasks.sample(batch_size, generator)
+        self.drawn.append(float(batch.x.sum()))
+        return batch
+
+
+def run_together(rank: int, folder: Path, meeting: Path) -> None:
+    """Be one of two processes, and write down what it drew and what it found in the end."""
+    torch.set_num_threads(1)
+    distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=2)
+    noted = Noted(toy().tasks)
+    path = run_recipe(replace(toy(), tasks=noted), folder)
+    meeting.with_suffix(f".{rank}").write_text(json.dumps([noted.drawn, registry.file_digest(path)]))
+    distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(
+    "forkserver" not in multiprocessing.get_all_start_methods(), reason="processes start too slowly here"
+)
+def test_processes_that_train_together_draw_their_own_sets(tmp_path: Path) -> None:
+    meeting, steps = tmp_path / "meeting", TOY["train"]["steps"]
+    all_end_well([in_process(run_together, rank, tmp_path / "run", meeting) for rank in (0, 1)])
+    first, second = (json.loads(meeting.with_suffix(f".{rank}").read_text()) for rank in (0, 1))
+    alone = Noted(toy().tasks)
+    run_recipe(replace(toy(), tasks=alone), tmp_path / "alone")
+    assert first[0][-steps:] == alone.drawn[-steps:]
+    assert first[0][:-steps] == second[0][:-steps]  # what is held out
+    assert len({*first[0], *second[0][-steps:]}) == len(first[0]) + steps
+    assert first[1] == second[1]
+    assert load_checkpoint(tmp_path / "run" / "toy-v1.safetensors")[1]["steps"] == steps
+
+
 def test_time_is_summed_over_stops(tmp_path: Path) -> None:
     lines = [{"step": step, "seconds": seconds} for step, seconds in enumerate([1.0, 2.5, 0.5, 1.0, 0.25], start=1)]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -131,15 +186,18 @@ def test_time_is_summed_over_stops(tmp_path: Path) -> None:
 
 def test_a_folder_is_of_one_recipe(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
-    with pytest.raises(TrainingError, match=r"another recipe; they differ in model\.width, seed\. Use the recipe"):
+    with pytest.raises(TrainingError, match=r"holds another run; they differ in model\.width, seed\. Use"):
         run_recipe(toy(seed=4, model={"width": 16}), tmp_path)
     run_recipe(toy(name="toy-v2", summary="Of no effect."), tmp_path)
     assert (tmp_path / "toy-v2.safetensors").exists()
 
 
-def test_a_folder_of_which_nothing_is_noted_is_taken_up(tmp_path: Path) -> None:
+def test_a_run_of_which_nothing_is_noted_is_not_taken_up(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     (tmp_path / "recipe.json").unlink()
+    with pytest.raises(TrainingError, match=r"holds a run, and no recipe\.json that says what it is of\. Use another"):
+        run_recipe(toy(), tmp_path)
+    (tmp_path / "state.safetensors").unlink()
     run_recipe(toy(), tmp_path)
     assert (tmp_path / "recipe.json").exists()
 

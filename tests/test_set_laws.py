@@ -1,6 +1,7 @@
 """What holds for every model that is trained on labelled sets; its cases are those of tests/test_laws.py."""
 
 import math
+from functools import cache
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from torch import Tensor
 
 from coterie.models.base import SetModel
 from coterie.structures import Clustering, TaskBatch
-from tests.test_laws import CASES, Case, learned, seeded
+from tests.test_laws import CASES, Case, found_in_points, learned, seeded
 
 SET_CASES = {key: case for key, case in CASES.items() if isinstance(case.batch, TaskBatch)}
 
@@ -19,11 +20,21 @@ def case(request: pytest.FixtureRequest) -> Case:
     return found
 
 
+def set_model(case: Case) -> SetModel:
+    model = learned(case)
+    assert isinstance(model, SetModel)
+    return model
+
+
 @pytest.fixture
 def model(case: Case) -> SetModel:
-    found = learned(case)
-    assert isinstance(found, SetModel)
-    return found
+    return set_model(case)
+
+
+@cache
+def found_in_sets(case: Case) -> list[Clustering]:
+    """What the model finds in the case's sets, side by side."""
+    return set_model(case).cluster_sets(case.batch.x, case.batch.valid, seeded(4))
 
 
 def all_of(x: Tensor) -> Tensor:
@@ -62,15 +73,14 @@ def same(first: Clustering, second: Clustering) -> None:
 
 def test_results_are_sound(model: SetModel, case: Case) -> None:
     batch: TaskBatch = case.batch
-    for i, found in enumerate(model.cluster_sets(batch.x, batch.valid, seeded(4))):
+    for i, found in enumerate(found_in_sets(case)):
         check(model, batch.x[i], batch.valid[i], found)
 
 
 def test_sets_do_not_see_each_other(model: SetModel, case: Case) -> None:
     batch: TaskBatch = case.batch
-    together = model.cluster_sets(batch.x, batch.valid, seeded(4))
     backwards = model.cluster_sets(batch.x.flip(0), batch.valid.flip(0), seeded(4))[::-1]
-    for i, (one, other) in enumerate(zip(together, backwards, strict=True)):
+    for i, (one, other) in enumerate(zip(found_in_sets(case), backwards, strict=True)):
         same(one, other)
         same(one, model.cluster_sets(batch.x[i : i + 1], batch.valid[i : i + 1], seeded(4))[0])
 
@@ -137,9 +147,9 @@ def test_a_set_of_no_points_has_no_clusters(model: SetModel, case: Case) -> None
 
 
 def test_memberships_of_a_row_do_not_depend_on_the_others(model: SetModel, case: Case) -> None:
-    found = model.cluster(case.points, seeded(4))
-    belonging = model.memberships(case.points, found)
-    torch.testing.assert_close(model.memberships(case.points[3:8], found), belonging[3:8])
+    clusters = found_in_points(case)
+    belonging = model.memberships(case.points, clusters)
+    torch.testing.assert_close(model.memberships(case.points[3:8], clusters), belonging[3:8])
     order = torch.randperm(len(case.points), generator=seeded(5))
-    torch.testing.assert_close(model.memberships(case.points[order], found), belonging[order])
-    assert model.memberships(case.points[:0], found).shape == (0, found.n_clusters)
+    torch.testing.assert_close(model.memberships(case.points[order], clusters), belonging[order])
+    assert model.memberships(case.points[:0], clusters).shape == (0, clusters.n_clusters)

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
@@ -13,8 +13,7 @@ from torch import Generator
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, to_dict
-from coterie.data.files import write_atomically
-from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
+from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.metrics import adjusted_rand_index
 from coterie.models import MODELS
 from coterie.models.base import SetModel, build
@@ -22,13 +21,12 @@ from coterie.registry import file_digest, is_name, is_path, pretrained_path
 from coterie.structures import TaskBatch, TaskSampler
 from coterie.tasks import TASKS
 from coterie.training import Progress, TrainConfig, task_batches, train
-from coterie.training.state import LOG_FILE, STATE_FILE
+from coterie.training.parallel import leads, rank, wait_for_all
+from coterie.training.state import LOG_FILE, STATE_FILE, claim
 
 EVALUATION_BATCHES = 20
 """Batches that are held out; they come from a generator of their own."""
 LICENCE = "BSD-3-Clause"
-RECIPE_FILE = "recipe.json"
-"""File in a run's folder that says what the run is of."""
 
 Part = TypeVar("Part")
 
@@ -136,6 +134,8 @@ def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
 def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], None] | None = None) -> Path:
     """Train as the recipe says, going on from what the folder holds.
 
+    Processes that ``torch.distributed`` joins train together, each on sets of its own.
+
     Parameters
     ----------
     recipe : Recipe
@@ -149,7 +149,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
     -------
     Path
         The checkpoint, written into the folder. One recipe, one version of torch, one kind of processor and one number
-        of threads give one file, however often training was stopped.
+        of threads and of processes give one file, however often training was stopped.
 
     Raises
     ------
@@ -164,7 +164,9 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
     fixed = [recipe.tasks.sample(recipe.batch_size, held_out) for _ in range(EVALUATION_BATCHES)]
     _check_features(recipe, fixed[0])
     start = None if recipe.start is None else _begin_from(recipe.start, model, recipe.method)
-    _claim(folder, recipe, start)
+    claim(folder, _decisive(recipe) | {"start": start})
+    if rank() > 0:  # the first process goes on as one alone would, and the next seed is that of what is held out
+        generator.manual_seed(recipe.seed + 1 + rank())
     batches = task_batches(recipe.tasks, batch_size=recipe.batch_size, generator=generator)
     train(
         model,
@@ -175,21 +177,10 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
         evaluate=lambda: held_out_loss(model, fixed),
         folder=folder,
     )
-    card = {
-        "method": recipe.method,
-        "coterie": __version__,
-        "name": recipe.name,
-        "summary": recipe.summary,
-        "licence": LICENCE,
-        "model": to_dict(recipe.model),
-        "recipe": dict(recipe.source),
-        "start": start,
-        "scaling": recipe.scaling,
-        "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
-        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
-    }
     path = folder / f"{recipe.name}.safetensors"
-    save_checkpoint(path, model.state_dict(), card, force=True)
+    if leads():
+        save_checkpoint(path, model.state_dict(), _card(recipe, folder, start, model, fixed), force=True)
+    wait_for_all()
     return path
 
 
@@ -230,6 +221,25 @@ def seconds_trained(folder: Path) -> float:
     return total
 
 
+def _card(
+    recipe: Recipe, folder: Path, start: Mapping[str, str] | None, model: SetModel, fixed: Sequence[TaskBatch]
+) -> dict[str, Any]:
+    """How the weights came to be, and how well they do."""
+    return {
+        "method": recipe.method,
+        "coterie": __version__,
+        "name": recipe.name,
+        "summary": recipe.summary,
+        "licence": LICENCE,
+        "model": to_dict(recipe.model),
+        "recipe": dict(recipe.source),
+        "start": start,
+        "scaling": recipe.scaling,
+        "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
+        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
+    }
+
+
 def _trained_on_tasks() -> dict[str, type[SetModel]]:
     return {name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)}
 
@@ -262,6 +272,11 @@ def _check_features(recipe: Recipe, batch: TaskBatch) -> None:
         )
 
 
+def _decisive(recipe: Recipe) -> dict[str, Any]:
+    """All that the file says of what is computed, which neither the name nor the summary does."""
+    return {key: value for key, value in recipe.source.items() if key not in {"name", "summary"}}
+
+
 def _begin_from(start: str | Path, model: SetModel, method: str) -> dict[str, str]:
     """Put weights into the model; say which ones, for the card."""
     path = pretrained_path(start)
@@ -283,33 +298,3 @@ def _begin_from(start: str | Path, model: SetModel, method: str) -> dict[str, st
         )
     model.load_state_dict(tensors)
     return {"name": str(card.get("name", path.stem)), "sha256": file_digest(path)}
-
-
-def _claim(folder: Path, recipe: Recipe, start: dict[str, str] | None) -> None:
-    """Make the folder, note what the run in it is of, and refuse a folder that has another run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{str(folder)!r} cannot be a folder for the run: {error.strerror or error}.") from error
-    # Neither the name nor the summary decides what is computed.
-    decisive = {key: value for key, value in recipe.source.items() if key not in {"name", "summary"}}
-    claim = dict(_flattened(json.loads(json.dumps(decisive | {"start": start}))))
-    path = folder / RECIPE_FILE
-    if path.exists():
-        held = dict(_flattened(json.loads(path.read_text(encoding="utf-8"))))
-        unlike = sorted(key for key in claim.keys() | held.keys() if claim.get(key) != held.get(key))
-        if unlike:
-            raise TrainingError(
-                f"{str(folder)!r} holds a run of another recipe; they differ in {', '.join(unlike)}. "
-                "Use the recipe that it was begun with, or another folder."
-            )
-    write_atomically(path, json.dumps(claim, indent=2, sort_keys=True) + "\n", force=True)
-
-
-def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their dotted names."""
-    for key, value in values.items():
-        if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

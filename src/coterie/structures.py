@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar, runtime_checkable
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn import Parameter
@@ -35,6 +36,10 @@ class TaskBatch:
     """Cluster of each point, 0..K-1, not necessarily all in use; of no meaning where there is no point."""
     valid: Bool[Tensor, "B N"]
     """True where a point exists."""
+
+    def to(self, device: str | torch.device) -> "TaskBatch":
+        """The same sets on that device."""
+        return TaskBatch(self.x.to(device), self.labels.to(device), self.valid.to(device))
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,7 +323,7 @@ def test_blobs_are_found_with_weights_that_ship() -> None:
     rng = np.random.default_rng(0)
     truth = np.repeat([0, 1, 2], [120, 80, 50])
     X = np.array([[-3.0, 0.0], [3.0, 1.0], [0.0, 5.0]])[truth] + 0.25 * rng.normal(size=(250, 2))
-    model = DAC("dac-mog2d-v1", random_state=0).fit(X)
+    model = DAC("dac-mog2d-v2", random_state=0).fit(X)
     assert adjusted_rand_score(truth, model.labels_) == pytest.approx(1.0)
     np.testing.assert_array_equal(model.labels_, truth)  # which is numbered by size, too
     assert model.score(X) > -3.0

@@ -1,5 +1,6 @@
 """DAC that learns from sorted sets: what it takes, what it keeps, how it goes on."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from sklearn.exceptions import NotFittedError
 
 from coterie import DAC
 from coterie.errors import InputError, TrainingError, WeightsError
+from coterie.estimators import amortized
 from coterie.models.dac import DacModel
+from coterie.structures import TaskBatch
 from coterie.tasks.gaussians import MixturesOfGaussians
 from coterie.training import Progress
 from tests.estimators.test_dac import assert_sound, write_weights
@@ -80,6 +83,24 @@ def test_weights_for_another_number_of_features_are_no_start(start: Path) -> Non
     assert isinstance(model.fit(tasks[0][0]).model_, DacModel)
     assert model.model_.config.n_features == 3
     assert model.notes_ == ()
+
+
+def test_training_is_where_it_is_asked_for(start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    devices: list[str] = []
+
+    def look(model: DacModel, batches: Iterator[TaskBatch], *_: object, **__: object) -> None:
+        batch = next(batches)
+        devices.extend(part.device.type for part in (*model.parameters(), batch.x, batch.labels, batch.valid))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(amortized, "train", look)
+    # The only other device that is everywhere: it has shapes, no numbers, and so no generator either.
+    monkeypatch.setattr(amortized, "generator_on", lambda _, generator: generator)
+    for device in ("cpu", "meta"):
+        with pytest.raises(KeyboardInterrupt):
+            DAC(start, random_state=0, device=device).learn(TASKS, **QUICK)
+        assert set(devices) == {device}
+        devices.clear()
 
 
 def test_a_learner_is_not_fitted(start: Path) -> None:
@@ -218,8 +239,8 @@ def test_learning_teaches_something() -> None:
         batch = MixturesOfGaussians(max_points=120, max_clusters=3).sample(1, generator)
         tasks.append((batch.x[0].numpy(), batch.labels[0].numpy()))
     few, many = (
-        DAC(None, density="gaussian", random_state=0).learn(tasks, steps=steps, batch_size=6, max_points=60)
-        for steps in (1, 150)
+        DAC(None, density="gaussian", random_state=0).learn(tasks, steps=steps, batch_size=6, max_points=40)
+        for steps in (1, 80)
     )
     assert many.evaluation_["loss"] < few.evaluation_["loss"] - 0.5
     assert many.evaluation_["adjusted_rand_index"] > 0.6

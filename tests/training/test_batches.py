@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import point_batches, task_batches
+from coterie.training import generator_on, point_batches, task_batches
 
 
 def generator(seed: int = 1) -> Generator:
@@ -51,3 +51,17 @@ def test_labelled_sets_have_no_end_and_follow_from_the_generators_state() -> Non
         assert torch.equal(batch.x, again.x)
         assert torch.equal(batch.labels, again.labels)
     assert any(batch.x.shape != first[0].x.shape for batch in first)
+
+
+def test_labelled_sets_are_put_where_they_are_wanted() -> None:
+    sampler = MixturesOfGaussians(max_points=20)
+    here, there = (
+        next(task_batches(sampler, batch_size=3, generator=generator(), device=device)) for device in ("cpu", "meta")
+    )
+    assert {part.device.type for part in (there.x, there.labels, there.valid)} == {"meta"}
+    assert there.x.shape == here.x.shape
+
+
+def test_a_generator_that_is_there_already_is_used() -> None:
+    source = generator()
+    assert generator_on("cpu", source) is source

@@ -15,6 +15,7 @@ from tests.training.toy import (
     CASES,
     Share,
     Toy,
+    all_end_well,
     assert_equal,
     draws,
     in_process,
@@ -34,13 +35,7 @@ CONFIG = replace(CASES["all"], accumulate=1, keep_best="error")
 def run_both(folder: Path, meeting: Path, shares: tuple[Share, Share] = (Share(), Share())) -> list[str]:
     """What two processes have to say in the end; that of both is nothing if all went well."""
     processes = [in_process(run_together, rank, folder, meeting, CONFIG, share) for rank, share in enumerate(shares)]
-    for process in processes:
-        process.join(60)
-    hung = [process for process in processes if process.is_alive()]
-    for process in hung:
-        process.kill()
-    assert hung == []
-    assert [process.exitcode for process in processes] == [0, 0]
+    all_end_well(processes)
     return [meeting.with_suffix(f".{rank}.txt").read_text() for rank in (0, 1)]
 
 

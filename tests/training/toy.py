@@ -4,7 +4,7 @@ import json
 import math
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.process import BaseProcess
@@ -138,6 +138,17 @@ def in_process(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     process = context.Process(target=target, args=arguments)
     process.start()
     return process
+
+
+def all_end_well(processes: Sequence[BaseProcess]) -> None:
+    """Wait for all of them; those that hang are killed."""
+    for process in processes:
+        process.join(60)
+    hung = [process for process in processes if process.is_alive()]
+    for process in hung:
+        process.kill()
+    assert hung == []
+    assert [process.exitcode for process in processes] == [0] * len(processes)
 
 
 def wait_for_step(step: int, folder: Path, process: BaseProcess) -> None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -17,16 +17,15 @@ from coterie.cli.reading import Loaded, load
 from coterie.cli.requests import STEPS, LearnRequest
 from coterie.cli.runs import followed
 from coterie.cli.summary import has_value
-from coterie.data.columns import Array, Table, listed
-from coterie.data.files import write_atomically
-from coterie.data.tables import TableEncoder
-from coterie.errors import InputError, OutputError, TableError, TrainingError, WeightsError
+from coterie.data.columns import Array, Table
+from coterie.errors import InputError, TableError, WeightsError
 from coterie.estimators.amortized import EVALUATIONS
 from coterie.estimators.dac import DAC
-from coterie.recipes import RECIPE_FILE, seconds_trained
+from coterie.estimators.features import encode_tasks
+from coterie.recipes import seconds_trained
 from coterie.registry import file_digest, load_pretrained, pretrained_path
 from coterie.training import TrainConfig
-from coterie.training.state import STATE_FILE
+from coterie.training.state import claim
 
 _LEARNERS = ("dac",)
 _FROM_NOTHING = "none"
@@ -56,7 +55,7 @@ def learn_from_sets(request: LearnRequest, narrator: Narrator) -> None:
         narrator.say(f"note: {note}")
     start = _start(request.weights, sets.n_features, narrator)
     folder = model_path.with_suffix(".run") if request.folder is None else Path(request.folder)
-    _claim(folder, {"sets": sets.digest, "seed": seed, "steps": steps, "start": _digest_of(start)})
+    claim(folder, {"sets": sets.digest, "seed": seed, "steps": steps, "start": _digest_of(start)})
     what = f"Learning {model_path.stem}"
     save_every = min(TrainConfig(steps).save_every, max(1, steps // EVALUATIONS))
     with followed(what, folder, narrator, save_every=save_every, tensorboard=request.tensorboard) as on_log:
@@ -124,31 +123,15 @@ def _split(loaded: Loaded) -> SortedSets:
         )
     missing = chosen.features.n_rows - len(known)
     note = f"left out: {missing:,} rows without a value of {chosen.ids_name!r} or {chosen.truth_name!r}"
-    n_features = _common_features([table for table, _ in tasks])
+    _, features = encode_tasks(tasks, "standard")
     notes = (*chosen.features.notes, note) if missing else chosen.features.notes
-    return SortedSets(tasks, n_features, _digest(tasks), notes)
+    return SortedSets(tasks, len(features), _digest(tasks), notes)
 
 
 def _rows(table: Table, rows: Array, source: str) -> Table:
     if table.block is not None:
         return replace(table, block=table.block[rows], side={}, source=source)
     return replace(table, columns=tuple(column[rows] for column in table.columns), side={}, source=source)
-
-
-def _common_features(sets: list[Table]) -> int:
-    """Number of features that the sets have; refuse sets of which one lacks what another has."""
-    first, *others = [[feature.name for feature in TableEncoder("standard").fit(table).features] for table in sets]
-    for table, features in zip(sets[1:], others, strict=True):
-        if features == first:
-            continue
-        full, lacking = (first, features) if set(first) - set(features) else (features, first)
-        with_them, without = (sets[0], table) if full is first else (table, sets[0])
-        raise TableError(
-            f"{without.source} lacks {listed([name for name in full if name not in lacking], 5)}, which "
-            f"{with_them.source} has: in each set a column needs two different values, and a category the same levels; "
-            "leave such columns out (--drop), or such sets"
-        )
-    return len(first)
 
 
 def _start(weights: str | None, n_features: int, narrator: Narrator) -> str | None:
@@ -168,23 +151,6 @@ def _start(weights: str | None, n_features: int, narrator: Narrator) -> str | No
         )
     narrator.say(f"note: begun from nothing, since {named} takes {taken} features, and the sets have {n_features}")
     return None
-
-
-def _claim(folder: Path, claim: Mapping[str, Any]) -> None:
-    """Make the folder, note what the run in it is of, and refuse a folder that has another run."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{str(folder)!r} cannot be a folder for the run: {error.strerror or error}") from error
-    path = folder / RECIPE_FILE
-    held: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    unlike = sorted(key for key in claim.keys() | held.keys() if claim.get(key) != held.get(key))
-    if unlike and (held or (folder / STATE_FILE).exists()):
-        raise TrainingError(
-            f"{str(folder)!r} holds another run, which differs in {', '.join(unlike)}; "
-            "use what it was begun with, or another folder (--folder), or delete this one"
-        )
-    write_atomically(path, json.dumps(claim, indent=2, sort_keys=True) + "\n", force=True)
 
 
 def _digest(tasks: list[tuple[Table, Array]]) -> str:

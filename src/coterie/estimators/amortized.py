@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -21,9 +22,9 @@ from coterie.metrics import adjusted_rand_index
 from coterie.models.base import SetModel, build
 from coterie.ops.partition import cluster_means
 from coterie.registry import load_pretrained
-from coterie.structures import Clustering, TaskSampler
+from coterie.structures import Clustering, TaskBatch, TaskSampler
 from coterie.tasks.listed import ListedTasks, padded
-from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training import Progress, TrainConfig, generator_on, task_batches, train
 
 HELD_OUT_BATCHES = 4
 """Batches of held-out sets that the loss is evaluated on."""
@@ -69,7 +70,8 @@ class AmortizedClusterer(Clusterer, ABC):
     ) -> Self:
         """Train the network on sets that are sorted already; ``fit`` then uses it.
 
-        Training begins from ``weights`` if these are for as many features as the tasks have, otherwise from nothing.
+        Training begins from ``weights`` if these are for as many features as the tasks have, otherwise from nothing. It
+        takes place on ``device``.
 
         Parameters
         ----------
@@ -98,6 +100,7 @@ class AmortizedClusterer(Clusterer, ABC):
                 f"A run that can go on from folder={str(folder)!r} must hold out the same tasks again: give a whole "
                 f"number as random_state, which is {self.random_state!r}."
             )
+        device = device_from(self.device)
         generator = generator_from(self.random_state, torch.device("cpu"))
         features: list[str] | None = None
         if isinstance(tasks, TaskSampler):
@@ -114,9 +117,11 @@ class AmortizedClusterer(Clusterer, ABC):
             fixed = [shown.sample(batch_size, generator) for _ in range(HELD_OUT_BATCHES)]
         model, start = self._beginning(fixed[0].x.shape[2], generator)
         self._configured(model.config)  # refuses what it cannot use, before anything takes time
+        model, fixed = model.to(device), [batch.to(device) for batch in fixed]
+        generator = generator_on(device, generator)
         train(
             model,
-            task_batches(training, batch_size=batch_size, generator=generator),
+            task_batches(training, batch_size=batch_size, generator=generator, device=device),
             TrainConfig(
                 steps,
                 learning_rate=learning_rate,
@@ -135,11 +140,11 @@ class AmortizedClusterer(Clusterer, ABC):
         for name in set(vars(self)) - set(self.get_params(deep=False)):
             delattr(self, name)  # what an earlier network found
         card = {"model": to_dict(model.config), "scaling": scaling, "start": start, "steps": steps}
-        self._become(model, card if features is None else card | {"features": features})
-        sets = testing or (None if isinstance(tasks, TaskSampler) else training)
         self.evaluation_ = {"loss": _mean_loss(model, fixed)}
+        self._become(model.cpu(), card if features is None else card | {"features": features})
+        sets = testing or (None if isinstance(tasks, TaskSampler) else training)
         if isinstance(sets, ListedTasks):
-            self.evaluation_["adjusted_rand_index"] = _agreement(self._inference_model(), sets)
+            self.evaluation_["adjusted_rand_index"] = _agreement(self._inference_model().to(device), sets, device)
             self.evaluation_["held_out_tasks"] = 0 if testing is None else len(testing.sets)
         return self
 
@@ -254,10 +259,10 @@ class AmortizedClusterer(Clusterer, ABC):
         self._card = {name: card[name] for name in kept if name in card}
 
     def _inference_model(self) -> SetModel:
-        """The network with this estimator's way to cluster."""
-        model = build(self.kind, self._configured(self._network.config), Generator())
-        model.load_state_dict(self._network.state_dict())
-        return model.eval()
+        """The network with this estimator's way to cluster; it has the same weights, not copies of them."""
+        model = copy(self._network)
+        model.config = self._configured(self._network.config)
+        return model
 
     def _beginning(self, n_features: int, generator: Generator) -> tuple[SetModel, str | None]:
         """The network that training begins with, and the weights it has."""
@@ -332,17 +337,17 @@ def _split(tasks: ListedTasks, held_out: float, generator: Generator) -> tuple[L
     return replace(tasks, sets=training), replace(tasks, sets=testing, varied=False, turned=False)
 
 
-def _mean_loss(model: SetModel, batches: Sequence[Any]) -> float:
+def _mean_loss(model: SetModel, batches: Sequence[TaskBatch]) -> float:
     with torch.no_grad():
-        losses = [float(model.loss(batch, Generator().manual_seed(0)).total) for batch in batches]
+        losses = [float(model.loss(batch, Generator(batch.x.device).manual_seed(0)).total) for batch in batches]
     return sum(losses) / len(losses)
 
 
-def _agreement(model: SetModel, tasks: ListedTasks) -> float:
+def _agreement(model: SetModel, tasks: ListedTasks, device: torch.device) -> float:
     """Mean adjusted Rand index over whole sets."""
     scores = []
     for x, labels in tasks.sets:
-        batch = padded([(x, labels)])
-        found = model.cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))[0]
-        scores.append(adjusted_rand_index(labels.numpy(), found.labels.numpy()))
+        batch = padded([(x, labels)]).to(device)
+        found = model.cluster_sets(batch.x, batch.valid, Generator(device).manual_seed(0))[0]
+        scores.append(adjusted_rand_index(labels.numpy(), labels_to_numpy(found.labels)))
     return float(np.mean(scores))

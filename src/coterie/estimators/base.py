@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -12,7 +13,7 @@ import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import Generator, Tensor
 
 from coterie import __version__
@@ -42,12 +43,18 @@ def one_thread() -> Iterator[None]:
     busy machine of two cores), and sums split among threads would make results depend on their number.
     """
     before = torch.get_num_threads()
-    with threadpool_limits(limits=1):
+    with _thread_pools().limit(limits=1):
         torch.set_num_threads(1)
         try:
             yield
         finally:
             torch.set_num_threads(before)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """The thread pools of the libraries, which are all loaded by now; to look for them takes milliseconds."""
+    return ThreadpoolController()
 
 
 def device_from(name: str) -> torch.device:

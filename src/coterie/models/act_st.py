@@ -16,11 +16,11 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot
 
 from coterie.errors import ConfigError
-from coterie.models.base import SetModel
+from coterie.models.mixture import MixtureModel, mean_surprise
 from coterie.nn.attention import MAB, PMA, SAB, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
-from coterie.ops.mixture import Mixtures, joint_of
-from coterie.structures import Clustering, Loss, TaskBatch
+from coterie.ops.mixture import Mixtures
+from coterie.structures import Loss, TaskBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class ActStConfig:
 
 
 @final
-class ActStModel(SetModel):
+class ActStModel(MixtureModel):
     """The network, its loss, and the rule by which it stops."""
 
     Config = ActStConfig
@@ -133,9 +133,7 @@ class ActStModel(SetModel):
         present = one_hot(batch.labels.masked_fill(~batch.valid, 0))
         count = (present.bool() & batch.valid.unsqueeze(2)).any(dim=1).sum(dim=1).clamp(min=1)
         raw, log_continue = self.describe(batch.x, batch.valid, longest=max(self.config.max_clusters, int(count.max())))
-        x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
-        log_density = self.mixtures(raw, count).joint(x).logsumexp(dim=2) * batch.valid
-        surprise = -(log_density.sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).mean()
+        surprise = mean_surprise(self.mixtures(raw, count), batch.x, batch.valid)
         # A probability that rounds to one would have no finite cross-entropy.
         log_continue = log_continue.clamp(max=-torch.finfo(log_continue.dtype).tiny)
         log_stop = (-torch.expm1(log_continue)).log()
@@ -143,18 +141,3 @@ class ActStModel(SetModel):
         stopping = -torch.where(needed, log_continue, log_stop).sum(dim=1).mean()
         parts = {"surprise": float(surprise.detach()), "stopping": float(stopping.detach())}
         return Loss(surprise + stopping, parts)
-
-    @torch.no_grad()
-    def cluster_sets(
-        self,
-        x: Float[Tensor, "B N D"],
-        valid: Bool[Tensor, "B N"],
-        generator: Generator,  # noqa: ARG002  (nothing is drawn)
-    ) -> list[Clustering]:
-        """Give each point to its most probable component; components without points are dropped."""
-        return self.find(x, valid).clusterings(x, valid)
-
-    @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Posterior probabilities of the components that were kept."""
-        return joint_of(x, found.extras).softmax(dim=1)

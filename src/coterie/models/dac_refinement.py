@@ -34,6 +34,8 @@ TRUST = 10.0
 """Points that the deviations which the network gives count as, against those that are there."""
 STEPS = 5
 """Steps of expectation and maximisation after each change of the components."""
+LOOKED_AT = 64
+"""Points of a Gaussian cluster that are enough to see whether it is several."""
 ASCENT = 20
 """Steps uphill from what the network says of a cluster."""
 RATE = 0.05
@@ -80,7 +82,8 @@ def refine_gaussians(
             mixture = refine(x, mixture.with_more(_mixture(head, *more), len(missed) / len(x)), STEPS)
     mixture = simplify(x, mixture, steps=STEPS)
     _, label = torch.unique(mixture.joint(shown).argmax(dim=1), return_inverse=True)
-    closer = network.filter_all(*grouped(shown, label), generator)
+    alone, valid = grouped(shown, label)
+    closer = network.filter_all(alone, at_most(LOOKED_AT, valid, generator), generator)
     if any(len(each["count"]) > 1 for each in closer):
         other = refine(x, _mixture(head, *closer), STEPS)
         mixture = better_of(x, mixture, simplify(x, other, steps=STEPS))

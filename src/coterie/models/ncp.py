@@ -22,6 +22,7 @@ from torch.nn.functional import one_hot, pad
 
 from coterie.errors import ConfigError
 from coterie.models.base import SetModel
+from coterie.ops.orders import by_value
 from coterie.structures import Clustering, Loss, TaskBatch
 
 MEMBERSHIP_ROWS = 4096
@@ -218,9 +219,7 @@ def random_orders(
 
     Not on how the points are arranged, nor on the padding, nor on the other sets.
     """
-    order = torch.arange(x.shape[1], device=x.device).expand(len(x), -1)
-    for keys in [*x.unbind(dim=2)[::-1], (~valid).to(x.dtype)]:
-        order = order.gather(1, keys.gather(1, order).argsort(dim=1, stable=True))
+    order = by_value(x, valid)
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     shuffles = torch.arange(x.shape[1]).repeat(len(x), count, 1)
     sizes = valid.sum(dim=1).cpu()

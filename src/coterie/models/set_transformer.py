@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from coterie.errors import ConfigError
-from coterie.models.base import SetModel
+from coterie.models.mixture import MixtureModel, mean_surprise
 from coterie.nn.attention import PMA, SAB, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
-from coterie.ops.mixture import Mixtures, joint_of
-from coterie.structures import Clustering, Loss, TaskBatch
+from coterie.ops.mixture import Mixtures
+from coterie.structures import Loss, TaskBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ class SetTransformerConfig:
 
 
 @final
-class SetTransformerModel(SetModel):
+class SetTransformerModel(MixtureModel):
     """The network that turns sets into mixtures."""
 
     Config = SetTransformerConfig
@@ -100,21 +100,4 @@ class SetTransformerModel(SetModel):
 
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
         """Minus the mean log-likelihood of the points; labels play no part."""
-        x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
-        log_density = self.find(x, batch.valid).joint(x).logsumexp(dim=2) * batch.valid
-        return Loss(-(log_density.sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).mean())
-
-    @torch.no_grad()
-    def cluster_sets(
-        self,
-        x: Float[Tensor, "B N D"],
-        valid: Bool[Tensor, "B N"],
-        generator: Generator,  # noqa: ARG002  (nothing is drawn)
-    ) -> list[Clustering]:
-        """Give each point to its most probable component; components without points are dropped."""
-        return self.find(x, valid).clusterings(x, valid)
-
-    @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Posterior probabilities of the components that were kept."""
-        return joint_of(x, found.extras).softmax(dim=1)
+        return Loss(mean_surprise(self.find(batch.x, batch.valid), batch.x, batch.valid))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -24,18 +24,28 @@ ONE_IN_A_MILLION = 4.753
 def diagonal_log_prob(
     x: Float[Tensor, "*B N D"], mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]
 ) -> Float[Tensor, "*B N K"]:
-    """Log-density of every point under every component, by products of matrices: no (N, K, D) tensor."""
+    """Log-density of every point under every component, by one product of matrices: no (N, K, D) tensor."""
     # Around the components, since squares of numbers far from zero would leave no digits for their differences.
     centre = mean.mean(dim=-2, keepdim=True)
-    x, mean = x - centre, mean - centre
+    log_prob = statistics(x - centre) @ _coefficients(mean - centre, deviation).mT
+    return log_prob.minimum(_peak(deviation).unsqueeze(-2))
+
+
+def statistics(x: Float[Tensor, "*B N D"]) -> Float[Tensor, "*B N S"]:
+    """All that a Gaussian with a diagonal covariance asks of a point: one, its features, and their squares."""
+    return torch.cat((torch.ones_like(x[..., :1]), x, x.square()), dim=-1)
+
+
+def _coefficients(mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]) -> Float[Tensor, "*B K S"]:
+    """What the statistics of a point are multiplied by to give its log-density."""
     precision = deviation.square().reciprocal()
-    squares = (
-        x.square() @ precision.mT
-        - 2 * x @ (mean * precision).mT
-        + (mean.square() * precision).sum(dim=-1).unsqueeze(-2)
-    )
-    volume = deviation.log().sum(dim=-1) + 0.5 * x.shape[-1] * math.log(2 * math.pi)
-    return -0.5 * squares.clamp(min=0) - volume.unsqueeze(-2)
+    constant = _peak(deviation) - 0.5 * (mean.square() * precision).sum(dim=-1)
+    return torch.cat((constant.unsqueeze(-1), mean * precision, -0.5 * precision), dim=-1)
+
+
+def _peak(deviation: Float[Tensor, "*B K D"]) -> Float[Tensor, "*B K"]:
+    """Log-density of each component at its mean."""
+    return -deviation.log().sum(dim=-1) - 0.5 * deviation.shape[-1] * math.log(2 * math.pi)
 
 
 class Mixtures(NamedTuple):
@@ -94,37 +104,52 @@ class Mixture:
 
 def explained(x: Float[Tensor, "N D"], mixture: Mixture) -> Bool[Tensor, " N"]:
     """Which points are where some component has its points, but for one in a million."""
-    squares = -2 * (diagonal_log_prob(x, mixture.mean, mixture.deviation) - _peak(mixture))
+    squares = -2 * (diagonal_log_prob(x, mixture.mean, mixture.deviation) - _peak(mixture.deviation))
     # Wilson and Hilferty's approximation of the chi-squared distribution's quantile.
     ninth = 2 / (9 * x.shape[1])
     return squares.amin(dim=1) < x.shape[1] * (1 - ninth + ONE_IN_A_MILLION * math.sqrt(ninth)) ** 3
 
 
-def _peak(mixture: Mixture) -> Float[Tensor, " K"]:
-    """Log-density of each component at its mean."""
-    return -mixture.deviation.log().sum(dim=1) - 0.5 * mixture.mean.shape[1] * math.log(2 * math.pi)
-
-
-def fit_moments(
-    x: Float[Tensor, "N D"], weight: Float[Tensor, "N K"], expected: Float[Tensor, "K D"], trust: float
-) -> Mixture:
-    """The M-step: shares, means and deviations of weighted points."""
-    count = weight.sum(dim=0).clamp(min=1e-6)
-    # Around the points' mean, for the same reason as in `diagonal_log_prob`.
-    centre = x.mean(dim=0)
-    x = x - centre
-    mean = (weight.mT @ x) / count.unsqueeze(1)
-    variance = (weight.mT @ x.square()) / count.unsqueeze(1) - mean.square()
-    pull = trust / (trust + count.unsqueeze(1))
-    deviation = ((1 - pull) * variance.clamp(min=LEAST_VARIANCE) + pull * expected.square()).sqrt()
-    return Mixture(count / count.sum(), mean + centre, deviation, expected, trust)
-
-
 def refine(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
     """Expectation and maximisation in turn."""
-    for _ in range(steps):
-        mixture = fit_moments(x, mixture.joint(x).softmax(dim=1), mixture.expected, mixture.trust)
-    return mixture
+    return _Points.of(x).refine(mixture, steps)
+
+
+@dataclass(frozen=True, slots=True)
+class _Points:
+    """Points by their statistics; with the components in the rows, since sums over rows are the fast ones."""
+
+    statistics: Float[Tensor, "N S"]
+    centre: Float[Tensor, " D"]
+
+    @classmethod
+    def of(cls, x: Float[Tensor, "N D"]) -> "_Points":
+        """Around their mean, for the same reason as in `diagonal_log_prob`."""
+        centre = x.mean(dim=0)
+        return cls(statistics(x - centre), centre)
+
+    def joint(self, mixture: Mixture) -> Float[Tensor, "K N"]:
+        """Log-density of every point together with every component."""
+        coefficients = _coefficients(mixture.mean - self.centre, mixture.deviation)
+        coefficients[:, 0] += mixture.share.log()
+        return coefficients @ self.statistics.mT
+
+    def fit(self, weight: Float[Tensor, "K N"], expected: Float[Tensor, "K D"], trust: float) -> Mixture:
+        """The M-step: shares, means and deviations of weighted points."""
+        sums = weight @ self.statistics
+        count = sums[:, :1].clamp(min=1e-6)
+        mean, square = torch.split(sums[:, 1:] / count, len(self.centre), dim=1)
+        pull = trust / (trust + count)
+        variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
+        deviation = ((1 - pull) * variance + pull * expected.square()).sqrt()
+        count = count.squeeze(1)
+        return Mixture(count / count.sum(), mean + self.centre, deviation, expected, trust)
+
+    def refine(self, mixture: Mixture, steps: int) -> Mixture:
+        """Expectation and maximisation in turn."""
+        for _ in range(steps):
+            mixture = self.fit(self.joint(mixture).softmax(dim=0), mixture.expected, mixture.trust)
+        return mixture
 
 
 def cost_of_component(x: Float[Tensor, "N D"], numbers: int | None = None) -> float:
@@ -138,26 +163,26 @@ def cost_of_component(x: Float[Tensor, "N D"], numbers: int | None = None) -> fl
 def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixture:
     """Drop components and join pairs of them as long as the likelihood loses less than they cost."""
     cost = cost_of_component(x)
+    points = _Points.of(x)
     while len(mixture.share) > 1:
-        joint = mixture.joint(x)
-        total = joint.logsumexp(dim=1)
-        responsibility = (joint - total.unsqueeze(1)).exp()
-        without, dropped = _best_drop(joint, mixture.share)
-        joined_loss, pair = _best_join(x, total, responsibility, mixture)
+        joint = points.joint(mixture)
+        total = _log_sum(joint)
+        responsibility = (joint - total).exp()
+        without, dropped = _best_drop(joint, total, responsibility, mixture.share)
+        joined_loss, pair = _best_join(points, total, responsibility, mixture)
         if min(without, joined_loss) >= cost:
             break
+        index = torch.arange(len(mixture.share), device=x.device)
         if without <= joined_loss:
-            kept = torch.arange(len(mixture.share), device=x.device) != dropped
-            mixture = mixture.keep(kept)
+            mixture = mixture.keep(index != dropped)
         else:
             first, second = pair
-            weight = responsibility.clone()
-            weight[:, first] += weight[:, second]
-            kept = torch.arange(len(mixture.share), device=x.device) != second
+            kept = index != second
+            responsibility[first] += responsibility[second]
             expected = mixture.expected.clone()
             expected[first] = torch.minimum(expected[first], expected[second])
-            mixture = fit_moments(x, weight[:, kept], expected[kept], mixture.trust)
-        mixture = refine(x, mixture, steps)
+            mixture = points.fit(responsibility[kept], expected[kept], mixture.trust)
+        mixture = points.refine(mixture, steps)
     return mixture
 
 
@@ -202,33 +227,42 @@ def grouped(x: Float[Tensor, "N D"], label: Int[Tensor, " N"]) -> tuple[Float[Te
     return sets, valid
 
 
-def _best_drop(joint: Float[Tensor, "N K"], share: Float[Tensor, " K"]) -> tuple[float, int]:
+def _log_sum(joint: Float[Tensor, "K N"]) -> Float[Tensor, " N"]:
+    """Log-density of every point; torch's own logsumexp is several times slower on few rows."""
+    most = joint.amax(dim=0).clamp(min=torch.finfo(joint.dtype).min)
+    return (joint - most).exp().sum(dim=0).log() + most
+
+
+def _best_drop(
+    joint: Float[Tensor, "K N"], total: Float[Tensor, " N"], responsibility: Float[Tensor, "K N"], share: Tensor
+) -> tuple[float, int]:
     """Least loss of log-likelihood when one component is dropped and the others stay as they are."""
-    total, top = joint.logsumexp(dim=1, keepdim=True), joint.argmax(dim=1, keepdim=True)
-    loss = -torch.log1p(-(joint - total).exp().clamp(max=0.5))
+    loss = -torch.log1p(-responsibility.clamp(max=0.5))
     # A point that only one component explains loses more than the rounding of its responsibility can tell.
-    others = joint.scatter(1, top, -torch.inf).logsumexp(dim=1, keepdim=True)
-    loss = loss.scatter(1, top, total - others).sum(dim=0)
-    loss += len(joint) * torch.log1p(-share.clamp(max=1 - torch.finfo(share.dtype).eps))
+    top = joint.argmax(dim=0, keepdim=True)
+    others = _log_sum(joint.scatter(0, top, -torch.inf))
+    loss = loss.scatter(0, top, (total - others).unsqueeze(0)).sum(dim=1)
+    loss += joint.shape[1] * torch.log1p(-share.clamp(max=1 - torch.finfo(share.dtype).eps))
     least = loss.min(dim=0)
     return float(least.values), int(least.indices)
 
 
-def _best_join(x: Tensor, total: Tensor, responsibility: Tensor, mixture: Mixture) -> tuple[float, tuple[int, int]]:
+def _best_join(
+    points: _Points, total: Float[Tensor, " N"], responsibility: Float[Tensor, "K N"], mixture: Mixture
+) -> tuple[float, tuple[int, int]]:
     """Least loss of log-likelihood when two components near each other become one."""
-    first, second = torch.triu_indices(len(mixture.share), len(mixture.share), offset=1, device=x.device)
+    first, second = torch.triu_indices(len(mixture.share), len(mixture.share), offset=1, device=total.device)
     gap = (mixture.mean[first] - mixture.mean[second]).abs() / (mixture.deviation[first] + mixture.deviation[second])
     near = gap.amax(dim=1) < NEAR
     first, second = first[near], second[near]
     if len(first) == 0:
         return math.inf, (0, 0)
     expected = torch.minimum(mixture.expected[first], mixture.expected[second])
-    merged = fit_moments(x, responsibility[:, first] + responsibility[:, second], expected, mixture.trust)
-    share = (mixture.share[first] + mixture.share[second]).log()
-    of_both = (responsibility[:, first] + responsibility[:, second]).clamp(max=1 - torch.finfo(x.dtype).eps)
-    rest = torch.log1p(-of_both) + total.unsqueeze(1)
-    after = torch.logaddexp(rest, diagonal_log_prob(x, merged.mean, merged.deviation) + share)
-    loss = total.sum() - after.sum(dim=0)
+    of_both = responsibility[first] + responsibility[second]
+    merged = points.fit(of_both, expected, mixture.trust)
+    merged = replace(merged, share=mixture.share[first] + mixture.share[second])
+    rest = torch.log1p(-of_both.clamp(max=1 - torch.finfo(total.dtype).eps)) + total
+    loss = total.sum() - torch.logaddexp(rest, points.joint(merged)).sum(dim=1)
     least = loss.min(dim=0)
     return float(least.values), (int(first[least.indices]), int(second[least.indices]))
 

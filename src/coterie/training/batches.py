@@ -21,7 +21,20 @@ def point_batches(
             )
 
 
-def task_batches(sampler: TaskSampler, *, batch_size: int, generator: Generator) -> Iterator[TaskBatch]:
-    """Labelled sets without end, each drawn when it is asked for: the generator's state says what will follow."""
+def task_batches(
+    sampler: TaskSampler, *, batch_size: int, generator: Generator, device: str | torch.device = "cpu"
+) -> Iterator[TaskBatch]:
+    """Labelled sets without end, each drawn when it is asked for: the generator's state says what will follow.
+
+    They are drawn on the CPU, wherever the generator is, and then put on the device.
+    """
     while True:
-        yield sampler.sample(batch_size, generator)
+        yield sampler.sample(batch_size, generator_on("cpu", generator)).to(device)
+
+
+def generator_on(device: str | torch.device, generator: Generator) -> Generator:
+    """The generator itself, if it is on that kind of device; otherwise one that is, seeded by a draw from it."""
+    if generator.device.type == torch.device(device).type:
+        return generator
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    return Generator(device).manual_seed(seed)

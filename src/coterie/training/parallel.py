@@ -16,9 +16,20 @@ def n_processes() -> int:
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
+def rank() -> int:
+    """Place of this process among those that train together."""
+    return distributed.get_rank() if n_processes() > 1 else 0
+
+
 def leads() -> bool:
     """Whether this process is the one that writes."""
-    return n_processes() == 1 or distributed.get_rank() == 0
+    return rank() == 0
+
+
+def wait_for_all() -> None:
+    """Go on once every process has come as far."""
+    if n_processes() > 1:
+        distributed.barrier()
 
 
 def share_weights(tensors: Iterable[Tensor]) -> None:
@@ -71,4 +82,4 @@ def gather(state: Tensor) -> Tensor:
 
 def own_row(states: Tensor) -> Tensor:
     """Row of this process; a tensor of its own, since a generator crashes on a view as its state."""
-    return states[distributed.get_rank() if n_processes() > 1 else 0].clone()
+    return states[rank()].clone()

@@ -4,7 +4,7 @@ Of several processes, one alone writes.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,13 @@ from torch import Generator, Tensor
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.data.files import write_atomically
-from coterie.errors import TrainingError
+from coterie.errors import OutputError, TrainingError
 from coterie.training.parallel import gather, leads, n_processes, own_row
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
+CLAIM_FILE = "recipe.json"
+"""What the run in a folder is of."""
 
 
 @dataclass(slots=True)
@@ -29,6 +31,45 @@ class Best:
     misses: int = 0
     """Evaluations since then."""
     weights: dict[str, Tensor] = field(default_factory=dict)
+
+
+def claim(folder: Path, run: Mapping[str, Any]) -> None:
+    """Make the folder, note what the run in it is of, and refuse a folder that has another run.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the run.
+    run : mapping
+        All that decides what is computed, as JSON holds it.
+
+    Raises
+    ------
+    OutputError
+        If there can be no such folder.
+    TrainingError
+        If it holds a run of something else, or one of which nothing is noted.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{str(folder)!r} cannot be a folder for the run: {error.strerror or error}.") from error
+    ours = dict(_flattened(json.loads(json.dumps(run))))
+    path = folder / CLAIM_FILE
+    if path.exists():
+        theirs = json.loads(path.read_text(encoding="utf-8"))
+        unlike = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        if unlike:
+            raise TrainingError(
+                f"{str(folder)!r} holds another run; they differ in {', '.join(unlike)}. "
+                "Use what it was begun with, or another folder."
+            )
+    elif (folder / STATE_FILE).exists():
+        raise TrainingError(
+            f"{str(folder)!r} holds a run, and no {CLAIM_FILE} that says what it is of. Use another folder."
+        )
+    if leads():
+        write_atomically(path, json.dumps(ours, indent=2, sort_keys=True) + "\n", force=True)
 
 
 def save_state(
@@ -142,6 +183,15 @@ def _refuse_other_runs(
             f"{str(folder)!r} holds a run of {len(tensors['generators'])} processes, and these are {n_processes()}. "
             "Start as many as it was begun with, or use another folder."
         )
+
+
+def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Settings by their dotted names."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def _logged_step(line: str) -> float:
