@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Final
 
+from benchmarks.quality.dac_networks import NetworkRecord
 from benchmarks.quality.dac_sets import SETS_PER_BATCH, TABLES, published
 from benchmarks.quality.dac_suite import SPECTRAL_BATCHES, SetsRecord
 from benchmarks.quality.markdown import number, table
@@ -100,6 +101,7 @@ class DacPage:
         speed = folder / "speed_dac.jsonl"
         lines = speed.read_text(encoding="utf-8").splitlines() if speed.is_file() else []
         self.speed: list[dict[str, Any]] = [json.loads(line) for line in lines]
+        self.equal_time = read_lines(folder / "dac_networks.jsonl", NetworkRecord)
 
     def chosen(self, of_table: int, sets: str, method: str, batches: int | None = None) -> list[SetsRecord]:
         """Newest records of a method on sets as they are drawn today; only the first batches if so asked."""
@@ -182,6 +184,25 @@ class DacPage:
                     parts.append(f"{words} {_cell(gains, None, 3)}")
             lines.append(start + (", ".join(parts) or "not run") + ".")
         return "\n".join(lines)
+
+    def networks(self) -> str:
+        """Networks that were trained for the same time."""
+        if not self.equal_time:
+            return "Not run."
+        kinds = list(self.equal_time[0].metrics)
+        head = ["network", "parameters", "steps", "loss"]
+        head += [f"{TITLES[kind]} {words}" for kind in kinds for words in ("ARI", "k-MAE", "s")]
+        rows = [
+            [
+                one.network,
+                f"{one.parameters:,}",
+                f"{one.steps:,}",
+                number(one.loss),
+                *(number(one.metrics[kind][metric]) for kind in kinds for metric in ("ari", "k_error", "seconds")),
+            ]
+            for one in self.equal_time
+        ]
+        return f"{self.equal_time[0].minutes:g} minutes each:\n\n" + table(head, rows)
 
     def table_5(self) -> str:
         """DAC and NCP."""
@@ -275,6 +296,7 @@ def sections(folder: Path) -> dict[str, Callable[[], str]]:
     return {
         "dac_table_1": page.table_1,
         "dac_verdict_1": lambda: page.verdict(1) + "\n" + page.network_brings(),
+        "dac_networks": page.networks,
         "dac_table_5": page.table_5,
         "dac_table_6": page.table_6,
         "dac_density": page.density,

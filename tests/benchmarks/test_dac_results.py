@@ -96,7 +96,10 @@ def test_speed_is_compared(tmp_path: Path) -> None:
     ]
     (tmp_path / "speed_dac.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found = DacPage(tmp_path)
-    assert "| 3,000 | 0.100 s (0.050), 3 MB, .970 | 0.200 s (0.200), 3 MB, .970 | not run | not run | 4.000 s" in found.speeds()
+    assert (
+        "| 3,000 | 0.100 s (0.050), 3 MB, .970 | 0.200 s (0.200), 3 MB, .970 | not run | not run | 4.000 s"
+        in found.speeds()
+    )
     verdict = found.speed_verdict()
     assert "than Bayesian mixture: **not reached** (2.0 times; 4.0 by the medians)." in verdict
     assert "than k-means search: reached (40.0 times; 80.0 by the medians)." in verdict

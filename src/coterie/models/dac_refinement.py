@@ -8,6 +8,7 @@ looked at alone, since what looks like one cluster among many may be several.
 Letters: N points, of which S were filtered; D features, K clusters, B sets, P numbers that describe a cluster.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -40,8 +41,12 @@ ASCENT = 20
 """Steps uphill from what the network says of a cluster."""
 RATE = 0.05
 """Of those steps."""
+SETTLING_RATE = 0.02
+"""Of the last steps, of all clusters together."""
 HOPE = 1.0
 """Log-likelihood per point that the steps may bring at most, as far as it is worth trying."""
+SLIGHT = 1e-3
+"""Posterior probability below which a point is none of a cluster's business."""
 CHUNK = 32
 """Points of a piece that densities are computed for at once."""
 LIKELY_JOINS = 3
@@ -101,6 +106,7 @@ def refine_densities(
     if any(len(each["count"]) > 1 for each in closer):
         other = work.improved(*closer)
         best = other if work.worth(other) > work.worth(best) + CLEARLY else best
+    best = work.settled(best)
     return {"context": best.context, "log_share": best.log_share}
 
 
@@ -219,21 +225,47 @@ class _Densities:
     def uphill(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], context: Float[Tensor, "B P"], steps: int
     ) -> Float[Tensor, "B P"]:
-        """Contexts under which the points of each set are likelier: the best of so many steps from those given."""
-        chunks, count = _Chunks.of(x, valid), valid.sum(dim=1)
-        moving = context.clone().requires_grad_()
-        optimiser = torch.optim.Adam([moving], lr=RATE)
-        most, best = torch.full_like(context[:, 0], -torch.inf), context
-        for step in range(steps + 1):
-            with torch.enable_grad():
-                likelihood = chunks.log_likelihood(self.head, moving)
-                better = likelihood.detach() > most
-                most = torch.where(better, likelihood.detach(), most)
-                best = torch.where(better.unsqueeze(1), moving.detach(), best)
-                if step < steps:
-                    (moving.grad,) = torch.autograd.grad(-(likelihood / count).sum(), moving)
-                    optimiser.step()
-        return best
+        """Contexts under which the points of each set are likelier."""
+        chunks = _Chunks.of(x, valid)
+        return _ascend(context, steps, RATE, lambda moving: chunks.log_likelihood(self.head, moving))
+
+    def settled(self, clusters: _Described) -> _Described:
+        """Clusters that share the points between them, moved uphill together; so far each had its points for itself."""
+        belonging = self.joint(clusters).softmax(dim=1).T
+        cluster, row = (belonging > SLIGHT).nonzero().unbind(1)
+        chunks = _Chunks.of(*grouped(self.x[row], cluster))
+        apart = torch.full_like(belonging, -torch.inf)
+
+        def log_likelihood(moving: Tensor) -> Tensor:
+            # Pairs of a point and a cluster come out in the order that they are listed in, by cluster.
+            pairs = chunks.log_prob(self.head, moving)[chunks.valid] + clusters.log_share[cluster]
+            return apart.index_put((cluster, row), pairs).logsumexp(dim=0).sum(dim=0, keepdim=True)
+
+        context = _ascend(clusters.context, ASCENT, SETTLING_RATE, log_likelihood)
+        share = self.joint(_Described(context, clusters.log_share)).softmax(dim=1).mean(dim=0)
+        return _Described(context, share.log())
+
+
+def _ascend(
+    context: Float[Tensor, "B P"],
+    steps: int,
+    rate: float,
+    objective: Callable[[Float[Tensor, "B P"]], Float[Tensor, " G"]],
+) -> Float[Tensor, "B P"]:
+    """The best of so many steps from the contexts given: each by itself, or all at once if there is one objective."""
+    moving = context.clone().requires_grad_()
+    optimiser = torch.optim.Adam([moving], lr=rate)
+    most, best = torch.full_like(context[:, 0], -torch.inf), context
+    for step in range(steps + 1):
+        with torch.enable_grad():
+            value = objective(moving)
+            better = value.detach() > most
+            most = torch.where(better, value.detach(), most)
+            best = torch.where(better.unsqueeze(1), moving.detach(), best)
+            if step < steps:
+                (moving.grad,) = torch.autograd.grad(-value.sum(), moving)
+                optimiser.step()
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,8 +289,12 @@ class _Chunks:
 
     def log_likelihood(self, head: DensityHead, context: Float[Tensor, "B P"]) -> Float[Tensor, " B"]:
         """Of each set under its own context."""
-        of_pieces = (head.settled_log_prob(self.x, context[self.owner]) * self.valid).sum(dim=1)
+        of_pieces = (self.log_prob(head, context) * self.valid).sum(dim=1)
         return torch.zeros_like(context[:, 0]).index_add(0, self.owner, of_pieces)
+
+    def log_prob(self, head: DensityHead, context: Float[Tensor, "B P"]) -> Float[Tensor, "C L"]:
+        """Of each point under the context of its set."""
+        return head.settled_log_prob(self.x, context[self.owner])
 
 
 def _numbers(head: DensityHead, n_features: int) -> int:
