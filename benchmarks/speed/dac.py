@@ -1,9 +1,10 @@
 """How fast DAC is: against other ways to cluster without being told how many clusters there are.
 
-    python -m benchmarks.speed.dac [--quick]
+    python -m benchmarks.speed.dac [--quick] [--anew]
 
-Run it on a quiet machine. All methods get the same sets, mixtures of Gaussians with at least two clusters, and may use
-two threads; DAC uses one. Each row of results has its own process, so that peak memory is its own.
+Run it on a quiet machine; what the results file has already is not measured again. All methods get the same sets,
+mixtures of Gaussians with at least two clusters, and may use two threads; DAC uses one. Each row of results has its own
+process, so that peak memory is its own.
 """
 
 import argparse
@@ -117,9 +118,6 @@ def measure(method: str, n_points: int, max_clusters: int, n_sets: int) -> dict[
             seconds.append(time.perf_counter() - began)
             scores.append(adjusted_rand_index(one.y.numpy(), labels))
     return {
-        "method": method,
-        "n": n_points,
-        "max_clusters": max_clusters,
         "sets": len(seconds),
         "seconds": round(float(np.mean(seconds)), 4),
         "median_seconds": round(float(np.median(seconds)), 4),
@@ -167,39 +165,43 @@ def would_take(method: str, n_points: int, done: Sequence[dict[str, Any]]) -> fl
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure everything anew and replace the results file."""
+    """Measure what the results file does not have yet."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="one small size only, to see that it works")
+    parser.add_argument("--anew", action="store_true", help="forget what the file has")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args(arguments)
+    if options.anew:
+        options.out.unlink(missing_ok=True)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    known = options.out.read_text(encoding="utf-8").splitlines() if options.out.is_file() else []
+    lines: list[dict[str, Any]] = [json.loads(line) for line in known]
     shapes = [(n, TYPICAL_CLUSTERS) for n in SIZES] + [(TYPICAL_SIZE, k) for k in CLUSTERS]
-    shapes = [(150, 2)] if options.quick else shapes
-    lines: list[dict[str, Any]] = []
-    for n_points, max_clusters in shapes:
+    for n_points, max_clusters in [(150, 2)] if options.quick else shapes:
         for method in METHODS:
+            shape: dict[str, Any] = {"method": method, "n": n_points, "max_clusters": max_clusters}
+            if any(line.items() >= shape.items() for line in lines):
+                continue
             expected = would_take(method, n_points, lines) if max_clusters == TYPICAL_CLUSTERS else 0.0
             if expected > LONGEST_SECONDS:
-                record: dict[str, Any] = {
-                    "method": method,
-                    "n": n_points,
-                    "max_clusters": max_clusters,
-                    "seconds": None,
-                    "expected_seconds": round(expected, 1),
-                }
+                found: dict[str, Any] = {"seconds": None, "expected_seconds": round(expected, 1)}
             else:
-                record = in_own_process(method, n_points, max_clusters, 1 if options.quick else SETS)
-            print(record, flush=True)
-            lines.append(record)
-    shared = {
+                found = in_own_process(method, n_points, max_clusters, 1 if options.quick else SETS)
+            print(shape | found, flush=True)
+            lines.append(shape | found | _circumstances())
+            with options.out.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(lines[-1]) + "\n")
+    return 0
+
+
+def _circumstances() -> dict[str, Any]:
+    return {
         "suite": "speed-dac",
         "seed": SEED,
         "threads": THREADS,
         "commit": current_commit(),
         "versions": library_versions(),
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text("".join(json.dumps(line | shared) + "\n" for line in lines), encoding="utf-8")
-    return 0
 
 
 if __name__ == "__main__":

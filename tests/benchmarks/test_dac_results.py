@@ -117,6 +117,26 @@ def test_slow_methods_are_expected_to_grow_by_the_square() -> None:
     assert speed.would_take("dac", 6000, done) == 0.0
 
 
+def test_what_was_measured_is_not_measured_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+
+    def quickly(method: str, *_: int) -> dict[str, float]:
+        measured.append(method)
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        return {"seconds": 1.0}
+
+    monkeypatch.setattr(speed, "in_own_process", quickly)
+    out = tmp_path / "speed.jsonl"
+    with pytest.raises(KeyboardInterrupt):
+        speed.main(["--quick", "--out", str(out)])
+    assert speed.main(["--quick", "--out", str(out)]) == 0
+    assert measured == [measured[0], *list(speed.METHODS)[1:2], *list(speed.METHODS)[1:]]
+    assert [json.loads(line)["method"] for line in out.read_text().splitlines()] == list(speed.METHODS)
+    assert speed.main(["--quick", "--anew", "--out", str(out)]) == 0
+    assert len(out.read_text().splitlines()) == len(speed.METHODS)
+
+
 @pytest.mark.parametrize("method", sorted(set(speed.METHODS) - {"dac"}))
 def test_a_method_is_measured(method: str) -> None:
     found = speed.measure(method, 150, 3, n_sets=2)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.models.dac_refinement import Passes, _Densities, log_probs, refine_densities
+from coterie.models.dac_refinement import Passes, _Densities, _Described, log_probs, refine_densities
 from coterie.nn.density import DensityHead, FlowHead
 
 
@@ -123,6 +123,19 @@ def test_sets_go_uphill_by_themselves() -> None:
     together = work.uphill(x, valid, context, 5)
     alone = work.uphill(x[1:, :5], valid[1:, :5], context[1:], 5)
     torch.testing.assert_close(together[1:], alone)
+
+
+def test_clusters_that_overlap_share_their_points() -> None:
+    """When each point is of one cluster alone, means are too far apart; in the end they are where the groups are."""
+    x = groups(0.0, 1.5)
+    work = _Densities(Network(), Discs(), x)
+    apart = work.described_anew(_Described(torch.tensor([[0.0, 0.0], [1.5, 1.5]]), torch.zeros(2)), 20)
+    settled = work.settled(apart)
+    assert work.worth(settled) > work.worth(apart)
+    truth = torch.stack([x[:100].mean(dim=0), x[100:].mean(dim=0)])
+    before, after = ((each.context - truth).norm() for each in (apart, settled))
+    assert after < before
+    torch.testing.assert_close(settled.log_share.exp().sum(), torch.tensor(1.0))
 
 
 def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
