@@ -10,9 +10,8 @@ with the published decoding, since ours would hide what a network lacks.
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -26,12 +25,14 @@ from coterie.metrics import adjusted_rand_index
 from coterie.models.base import build
 from coterie.models.dac import DacConfig, DacModel
 from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import TrainConfig, task_batches, train
+from coterie.training import Progress, TrainConfig, task_batches, train
 
 OUT: Final = Path("benchmarks/results/dac_networks.jsonl")
 SEED: Final = 0
 SETS_SEED: Final = 3001
 """Of the sets that the networks are compared on, which no table has."""
+SIZES: Final = {"mog-1000-4": (1000, 4), "mog-3000-12": (3000, 12)}
+"""Largest numbers of points and of clusters of these sets."""
 BATCHES: Final = 10
 BATCH_SIZE: Final = 24
 MAX_POINTS: Final = 300
@@ -76,9 +77,9 @@ def run(name: str, minutes: float) -> NetworkRecord:
     config, settings = NETWORKS[name]
     steps = max(20, int(60 * minutes / _seconds_per_step(config, settings)))
     losses: list[float] = []
-    model = _trained(config, replace(settings, steps=steps), losses).eval()
+    model = _trained(config, replace(settings, steps=steps), lambda progress: losses.append(progress.loss)).eval()
     tail = losses[-max(1, steps // 20) :]
-    kinds = {kind: list(mixtures(*size, SETS_SEED, BATCHES).draw()) for kind, size in _SIZES.items()}
+    kinds = {kind: list(mixtures(*size, SETS_SEED, BATCHES).draw()) for kind, size in SIZES.items()}
     decoding = DacModel(replace(config, decoding="faithful", max_points=1_000_000)).eval()
     decoding.load_state_dict(model.state_dict())
     return NetworkRecord(
@@ -95,32 +96,19 @@ def run(name: str, minutes: float) -> NetworkRecord:
     )
 
 
-_SIZES: Final = {"mog-1000-4": (1000, 4), "mog-3000-12": (3000, 12)}
-
-
-def _trained(config: DacConfig, settings: TrainConfig, losses: list[float]) -> DacModel:
+def _trained(config: DacConfig, settings: TrainConfig, on_log: Callable[[Progress], None]) -> DacModel:
     generator = Generator().manual_seed(SEED)
     model = build(DacModel, config, generator)
     tasks = MixturesOfGaussians(max_points=MAX_POINTS, max_clusters=4)
     batches = task_batches(tasks, batch_size=BATCH_SIZE, generator=generator)
-    train(model, batches, settings, generator=generator, on_log=lambda progress: losses.append(progress.loss))
+    train(model, batches, settings, generator=generator, on_log=on_log)
     return model
 
 
 def _seconds_per_step(config: DacConfig, settings: TrainConfig) -> float:
     """Processor seconds, without what is slow only at first."""
     times: list[float] = []
-    generator = Generator().manual_seed(SEED)
-    batches = task_batches(
-        MixturesOfGaussians(max_points=MAX_POINTS, max_clusters=4), batch_size=BATCH_SIZE, generator=generator
-    )
-    train(
-        build(DacModel, config, generator),
-        islice(batches, 2 * TRIAL_STEPS),
-        replace(settings, steps=2 * TRIAL_STEPS),
-        generator=generator,
-        on_log=lambda _: times.append(time.process_time()),
-    )
+    _trained(config, replace(settings, steps=2 * TRIAL_STEPS), lambda _: times.append(time.process_time()))
     return (times[-1] - times[TRIAL_STEPS - 1]) / TRIAL_STEPS
 
 
