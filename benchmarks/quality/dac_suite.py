@@ -29,7 +29,7 @@ from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 SUITE: Final = "dac"
 DEFAULT_OUT: Final = Path("benchmarks/results/dac.jsonl")
 MIXTURE_WEIGHTS: Final = "dac-mog2d-v2"
-WARPED_WEIGHTS: Final = "dac-warped2d-v1"
+WARPED_WEIGHTS: Final = "dac-warped2d-v2"
 ACT_ST_WEIGHTS: Final = "act-st-mog2d-v1"
 NCP_WEIGHTS: Final = "ncp-mog2d-v1"
 TIMED_SETS: Final = 50

@@ -292,7 +292,8 @@ def test_what_was_not_seen_is_found_later() -> None:
     "setting",
     [
         *({name: 0} for name in ("width", "heads", "inducing", "depth", "mask_depth", "context_width")),
-        *({name: -1} for name in ("max_passes", "max_points")),
+        *({name: -1} for name in ("turns", "max_passes", "max_points")),
+        {"turns": 4},
         {"heads": 3},
         *({name: "other"} for name in ("filtering", "anchor_position", "density", "scale", "decoding")),
     ],
@@ -303,3 +304,5 @@ def test_configurations_that_cannot_be_are_refused(setting: dict[str, Any]) -> N
         DacModel(DacConfig(2, **(SMALL | setting)))
     with pytest.raises(ConfigError, match="n_features=0"):
         DacConfig(0)
+    with pytest.raises(ConfigError, match="flows of 2 features"):
+        DacConfig(3, density="flow", turns=4)

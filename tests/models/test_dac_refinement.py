@@ -7,8 +7,16 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.models.dac_refinement import Passes, _Densities, _Described, log_probs, refine_densities
+from coterie.models.dac_refinement import (
+    Passes,
+    _Densities,
+    _Described,
+    log_probs,
+    refine_densities,
+    turned_log_probs,
+)
 from coterie.nn.density import DensityHead, FlowHead
+from coterie.ops.turns import turned
 
 
 class Discs(DensityHead):
@@ -144,3 +152,26 @@ def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("coterie.models.dac_refinement.BLOCK_ELEMENTS", 1)
     torch.testing.assert_close(log_probs(Discs(), x, context), whole)
     assert whole.shape == (11, 3)
+
+
+def test_from_all_sides_each_cluster_is_described_as_it_is_seen_from_there() -> None:
+    x = groups(0.0, 9.0)
+    found = refine_densities(Network(), Discs(), x, passes([[0.0, 0.0], [9.0, 9.0]]), Generator().manual_seed(0), 4)
+    torch.testing.assert_close(found["log_side"].exp().sum(dim=1), torch.ones(2))
+    torch.testing.assert_close(found["log_share"].exp(), torch.tensor([100.0, 90.0]) / 190, atol=0.01, rtol=0)
+    truth = [torch.stack([side[:100].mean(dim=0), side[100:].mean(dim=0)]) for side in turned(x, 4)]
+    torch.testing.assert_close(found["context"], torch.stack(truth, dim=1), atol=0.05, rtol=0)
+
+
+def test_the_density_from_all_sides_is_the_weighted_mean_of_theirs() -> None:
+    head, x, context = flow(), normal(6, 2), normal(2, 3, 3)
+    log_side = normal(2, 3).log_softmax(dim=1)
+    sides = [log_probs(head, seen, context[:, side]) for side, seen in enumerate(turned(x, 3))]
+    mean = (torch.stack(sides, dim=2).exp() * log_side.exp()).sum(dim=2)
+    torch.testing.assert_close(turned_log_probs(head, x, context, log_side).exp(), mean)
+
+
+def test_turns_go_around_in_equal_steps() -> None:
+    x = torch.tensor([[2.0, 1.0]])
+    sides = torch.cat(turned(x, 4))
+    torch.testing.assert_close(sides, torch.tensor([[2.0, 1.0], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]]))

@@ -8,8 +8,9 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
+from coterie.ops.turns import rotate
 from coterie.structures import TaskBatch
-from coterie.tasks.shapes import Arcs, WarpedGaussians, around_ellipse, rotate
+from coterie.tasks.shapes import Arcs, WarpedGaussians, around_ellipse
 
 BOTH = pytest.mark.parametrize("paper_eq16", [False, True])
 

@@ -19,7 +19,14 @@ from torch.nn.functional import logsigmoid, one_hot, softplus
 from coterie.errors import ConfigError
 from coterie.models.base import SetModel
 from coterie.models.dac_config import DacConfig, Density, density_head
-from coterie.models.dac_refinement import BLOCK_ELEMENTS, Passes, log_probs, refine_densities, refine_gaussians
+from coterie.models.dac_refinement import (
+    BLOCK_ELEMENTS,
+    Passes,
+    log_probs,
+    refine_densities,
+    refine_gaussians,
+    turned_log_probs,
+)
 from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
 from coterie.ops.mixture import joint_of
@@ -195,6 +202,8 @@ class DacModel(SetModel):
             return joint_of(x, extras)
         if self.density is None:
             raise ConfigError("A network without a density head knows no densities.")
+        if "log_side" in extras:
+            return turned_log_probs(self.density, x, extras["context"], extras["log_side"]) + extras["log_share"]
         return log_probs(self.density, x, extras["context"]) + extras["log_share"]
 
     @property
@@ -255,7 +264,7 @@ class DacModel(SetModel):
         if self.density is not None and self._has_posteriors:
             if isinstance(self.density, GaussianHead):
                 return refine_gaussians(self, self.density, x, shown, passes, generator)
-            return refine_densities(self, self.density, shown, passes, generator)
+            return refine_densities(self, self.density, shown, passes, generator, self.config.turns)
         share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
         return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
 

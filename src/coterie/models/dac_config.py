@@ -48,18 +48,34 @@ class DacConfig:
     """Width whose root divides attention's logits."""
     decoding: Literal["robust", "faithful"] = "robust"
     """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them."""
+    turns: int = 1
+    """Sides that clusters with a flow are described from in the end, in the plane: for tasks without a direction."""
     max_passes: int = 50
     """Passes after which the points that are left join other clusters."""
     max_points: int = 500
     """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
 
     def __post_init__(self) -> None:
-        for name in ("n_features", "context_width", "width", "depth", "mask_depth", "max_passes", "max_points"):
+        for name in (
+            "n_features",
+            "context_width",
+            "width",
+            "depth",
+            "mask_depth",
+            "turns",
+            "max_passes",
+            "max_points",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+        if self.turns > 1 and (self.n_features != 2 or self.density != "flow"):
+            raise ConfigError(
+                f"turns={self.turns} is for flows of 2 features; this is a {self.density!r} density of "
+                f"{self.n_features}. Use turns=1."
+            )
 
     @classmethod
     def faithful(cls, n_features: int, *, density: Density = "gaussian") -> "DacConfig":

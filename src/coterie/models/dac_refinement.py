@@ -5,7 +5,7 @@ network describes each cluster anew by its points alone, and what it says is the
 Either way, clusters that bring less likelihood than they cost are dropped or joined, and each of those that are left is
 looked at alone, since what looks like one cluster among many may be several.
 
-Letters: N points, of which S were filtered; D features, K clusters, B sets, P numbers that describe a cluster.
+Letters: N points, of which S were filtered; D features, K clusters, B sets, P numbers that describe a cluster, A sides.
 """
 
 from collections.abc import Callable
@@ -30,6 +30,7 @@ from coterie.ops.mixture import (
     simplify,
 )
 from coterie.ops.orders import at_most
+from coterie.ops.turns import turned
 
 TRUST = 10.0
 """Points that the deviations which the network gives count as, against those that are there."""
@@ -43,6 +44,8 @@ RATE = 0.05
 """Of those steps."""
 SETTLING_RATE = 0.02
 """Of the last steps, of all clusters together."""
+WEIGHING = 3
+"""Steps of expectation and maximisation that weigh the sides that a cluster is described from."""
 HOPE = 1.0
 """Log-likelihood per point that the steps may bring at most, as far as it is worth trying."""
 SLIGHT = 1e-3
@@ -96,9 +99,17 @@ def refine_gaussians(
 
 
 def refine_densities(
-    network: FilteringNetwork, head: DensityHead, shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
+    network: FilteringNetwork,
+    head: DensityHead,
+    shown: Float[Tensor, "S D"],
+    passes: Passes,
+    generator: Generator,
+    turns: int = 1,
 ) -> dict[str, Tensor]:
-    """Context and share of each cluster, from the passes over the points that were shown."""
+    """Context and share of each cluster, from the passes over the points that were shown.
+
+    With several turns, a cluster has a context for each side that the points are seen from, and shares of the sides.
+    """
     work = _Densities(network, head, shown)
     best = work.improved(passes)
     _, label, _ = work.competition(best)
@@ -107,6 +118,8 @@ def refine_densities(
         other = work.improved(*closer)
         best = other if work.worth(other) > work.worth(best) + CLEARLY else best
     best = work.settled(best)
+    if turns > 1:
+        return work.from_all_sides(best, turns)
     return {"context": best.context, "log_share": best.log_share}
 
 
@@ -115,6 +128,18 @@ def log_probs(head: DensityHead, x: Float[Tensor, "N D"], context: Float[Tensor,
     rows = max(1, BLOCK_ELEMENTS // (len(context) * head.width))
     parts = [head.settled_log_prob(part.expand(len(context), -1, -1), context) for part in torch.split(x, rows)]
     return torch.cat(parts, dim=1).T
+
+
+def turned_log_probs(
+    head: DensityHead, x: Float[Tensor, "N 2"], context: Float[Tensor, "K A P"], log_side: Float[Tensor, "K A"]
+) -> Float[Tensor, "N K"]:
+    """Log-density of every point in every cluster that is described from several sides: the mean over these."""
+    return (_from_sides(head, x, context) + log_side).logsumexp(dim=2)
+
+
+def _from_sides(head: DensityHead, x: Float[Tensor, "N 2"], context: Float[Tensor, "K A P"]) -> Float[Tensor, "N K A"]:
+    sides = zip(turned(x, context.shape[1]), context.unbind(dim=1), strict=True)
+    return torch.stack([log_probs(head, seen, of_side) for seen, of_side in sides], dim=2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,14 +193,38 @@ class _Densities:
 
     def described_anew(self, clusters: _Described, steps: int) -> _Described:
         """Clusters by the points that each wins: uphill from what the network says of these alone, or was known."""
-        winners, label, joint = self.competition(clusters)
-        # The likeliest point of each cluster comes first: it is the anchor where one is asked for.
-        order = joint.amax(dim=1).argsort(descending=True)
-        alone, valid = grouped(self.x[order], label[order])
+        winners, alone, valid = self.own_points(clusters)
         known, new = clusters.context[winners], self.network.describe_sets(alone, valid)
         better = self.own(alone, valid, new) > self.own(alone, valid, known)
         context = self.uphill(alone, valid, torch.where(better.unsqueeze(1), new, known), steps)
         return _Described(context, (valid.sum(dim=1).to(self.x.dtype) / len(self.x)).log())
+
+    def from_all_sides(self, clusters: _Described, turns: int) -> dict[str, Tensor]:
+        """Clusters by the points that each wins, described from several sides, each as far as it explains them.
+
+        A flow treats its features one after the other, so what it can describe well depends on the side. Where no side
+        is special, the mean of the densities from all of them is closer to the truth than that from any one.
+        """
+        winners, alone, valid = self.own_points(clusters)
+        seen, there = torch.cat(turned(alone, turns)), valid.repeat(turns, 1)
+        context = self.uphill(seen, there, self.network.describe_sets(seen, there), ASCENT)
+        context = context.reshape(turns, len(winners), -1).transpose(0, 1)
+        of_point = _from_sides(self.head, self.x, context)
+        share = valid.sum(dim=1, keepdim=True).to(self.x.dtype).expand(-1, turns) / (turns * len(self.x))
+        for _ in range(WEIGHING):
+            belonging = (of_point + share.log()).flatten(1).softmax(dim=1).sum(dim=0).reshape(share.shape)
+            share = (belonging + 0.5 / turns) / (len(self.x) + 0.5 * len(winners))
+        whole = share.sum(dim=1)
+        return {"context": context, "log_side": (share / whole.unsqueeze(1)).log(), "log_share": whole.log()}
+
+    def own_points(
+        self, clusters: _Described
+    ) -> tuple[Int[Tensor, " K2"], Float[Tensor, "K2 N D"], Bool[Tensor, "K2 N"]]:
+        """Clusters that win some point, and the points that each wins."""
+        winners, label, joint = self.competition(clusters)
+        # The likeliest point of each cluster comes first: it is the anchor where one is asked for.
+        order = joint.amax(dim=1).argsort(descending=True)
+        return winners, *grouped(self.x[order], label[order])
 
     def joined(self, clusters: _Described) -> _Described | None:
         """Clusters of which two became one, if some pair loses less likelihood by that than a cluster costs."""

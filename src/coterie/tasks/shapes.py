@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from coterie.ops.turns import rotate
 from coterie.structures import TaskBatch
 from coterie.tasks.partitions import check_sizes, sample_partitions, sample_set_size
 
@@ -112,9 +113,3 @@ def around_ellipse(
     # An ellipse without extent has no direction: its points stay where they are.
     ratio = step / length.clamp(min=torch.finfo(length.dtype).tiny)
     return axes * on_circle + ratio.unsqueeze(-1) * direction
-
-
-def rotate(x: Float[Tensor, "*B 2"], angle: Float[Tensor, "*B"]) -> Float[Tensor, "*B 2"]:
-    """Points turned around the origin, counterclockwise."""
-    first, second = x.unbind(-1)
-    return torch.stack((angle.cos() * first - angle.sin() * second, angle.sin() * first + angle.cos() * second), dim=-1)
