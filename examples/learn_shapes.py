@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=400)
     rng = np.random.default_rng(0)
     sorted_sets = [angles(int(rng.integers(2, 7)), rng) for _ in range(30)]
-    clusterer = DAC("dac-warped2d-v1", scaling="none", random_state=0, on_progress=show)
+    clusterer = DAC("dac-warped2d-v2", scaling="none", random_state=0, on_progress=show)
     clusterer.learn(sorted_sets, steps=parser.parse_args().steps, max_points=200, learning_rate=1e-4)
     print(f"agreement on sets that were held out: {clusterer.evaluation_['adjusted_rand_index']:.3f}")
     for n_clusters in (2, 4, 6):

@@ -18,8 +18,9 @@ import coterie
 from coterie.__main__ import main
 from coterie.cli import clustering
 from coterie.errors import OutputError
-from coterie.estimators.clam import ClAM
+from coterie.estimators.coterie import Coterie
 
+_CLAM = ("--method", "clam")
 _HEADER = "person,height,weight,colour,joined,member,group"
 
 
@@ -78,7 +79,7 @@ def table_in(text: str, delimiter: str = ",") -> list[dict[str, str]]:
 
 
 def test_summary_only(command: Command) -> None:
-    outcome = command("cluster", "people.csv", "--id", "person", "--truth", "group", "-k", "2")
+    outcome = command("cluster", "people.csv", *_CLAM, "--id", "person", "--truth", "group", "-k", "2")
     assert outcome.code == 0
     assert "people.csv: 24 rows in 2 clusters" in outcome.out
     assert "ARI 1.000, NMI 1.000, accuracy 1.000" in outcome.out
@@ -90,7 +91,7 @@ def test_summary_only(command: Command) -> None:
 
 
 def test_number_of_clusters_is_found(command: Command) -> None:
-    outcome = command("cluster", "people.csv", "--id", "person", "--drop", "group,colour", "--json")
+    outcome = command("cluster", "people.csv", *_CLAM, "--id", "person", "--drop", "group,colour", "--json")
     assert outcome.code == 0
     assert json.loads(outcome.out)["n_clusters"] == 2
 
@@ -136,8 +137,9 @@ def test_no_header(command: Command) -> None:
     lines = people().splitlines()[1:]
     Path("plain.csv").write_text("\n".join(lines))
     outcome = command(
-        "cluster", "plain.csv", "--no-header", "--id", "1", "--drop", "4,5", "--truth", "7", "-k", "2", "-o", "-"
-    )
+        "cluster", "plain.csv", *_CLAM, "--no-header", "--id", "1", "--drop", "4,5", "--truth", "7", "-k", "2",
+        "-o", "-",
+    )  # fmt: skip
     assert outcome.code == 0
     rows = table_in(outcome.out)
     assert list(rows[0]) == ["column_1", "cluster", "membership"]
@@ -158,7 +160,7 @@ def test_standard_input_to_standard_output(command: Command) -> None:
 def test_arrays_with_truth(command: Command) -> None:
     X = points()
     np.savez("points.npz", X=X, y=(X[:, 0] > 10).astype(int))
-    outcome = command("cluster", "points.npz", "--truth", "y", "-k", "2", "--json", "-o", "out.csv", "--append")
+    outcome = command("cluster", "points.npz", *_CLAM, "--truth", "y", "-k", "2", "--json", "-o", "out.csv", "--append")
     assert outcome.code == 0
     found = json.loads(outcome.out)
     assert found["scores"] == {"ARI": 1.0, "NMI": 1.0, "accuracy": 1.0}
@@ -169,12 +171,14 @@ def test_arrays_with_truth(command: Command) -> None:
 
 def test_json_holds_all_that_was_found(command: Command) -> None:
     outcome = command(
-        "cluster", "people.csv", "--id", "person", "--truth", "group", "-k", "2", "--json", "-o", "out.csv",
+        "cluster", "people.csv", *_CLAM, "--id", "person", "--truth", "group", "-k", "2", "--json", "-o", "out.csv",
         "--save", "model.safetensors",
     )  # fmt: skip
     found = json.loads(outcome.out)
     assert outcome.err == ""
     assert (found["source"], found["n_rows"], found["n_clusters"], found["sizes"]) == ("people.csv", 24, 2, [16, 8])
+    assert found["outliers"] == 0
+    assert "confidence" not in found
     assert 0 < found["silhouette"] <= 1
     assert found["seconds"] > 0
     assert found["files"] == {"rows": "out.csv", "model": "model.safetensors"}
@@ -189,7 +193,7 @@ def test_one_cluster_has_no_silhouette(command: Command) -> None:
 
 def test_rows_without_truth_do_not_count(command: Command) -> None:
     Path("people.csv").write_text(people().replace(",small\n", ",\n", 3))
-    found = json.loads(command("cluster", "people.csv", "--truth", "group", "-k", "2", "--json").out)
+    found = json.loads(command("cluster", "people.csv", *_CLAM, "--truth", "group", "-k", "2", "--json").out)
     assert found["scores"]["ARI"] == 1.0
     assert "the scores leave out 3 rows that have no value of 'group'" in found["notes"]
 
@@ -207,7 +211,9 @@ def test_predict_repeats_the_labels(command: Command) -> None:
 
 
 def test_predict_new_rows(command: Command) -> None:
-    command("cluster", "people.csv", "--id", "person", "--drop", "group", "-k", "2", "--save", "m.safetensors", "-q")
+    command(
+        "cluster", "people.csv", *_CLAM, "--id", "person", "--drop", "group", "-k", "2", "--save", "m.safetensors", "-q"
+    )
     new = "weight,height,colour,joined,member,person\n99,,green,2024-05-30,true,900\n58,161,red,2020-05-02,false,901\n"
     outcome = command("predict", "m.safetensors", "-", "-o", "-", "--append", stdin=new.encode())
     assert outcome.code == 0
@@ -310,7 +316,7 @@ def test_interrupted(
     def stop(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(ClAM, "fit", stop)
+    monkeypatch.setattr(Coterie, "fit", stop)
     outcome = command("cluster", "people.csv", "-o", "out.csv")
     assert outcome.code == code
     assert told in outcome.err

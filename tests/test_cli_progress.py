@@ -47,6 +47,20 @@ def test_no_line_when_fast_or_quiet(capsys: pytest.CaptureFixture[str], clock: C
     assert capsys.readouterr() == ("", "")
 
 
+def _step(narrator: Narrator, clock: Clock, *, seconds: float) -> None:
+    with narrator.steps("Clustering") as on_step:
+        for words in ("k-means", "Ward linkage", "HDBSCAN"):
+            clock.now += seconds / 3
+            on_step(words)
+
+
+def test_steps_are_seldom_told_outside_of_terminals(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
+    _step(Narrator(quiet=False), clock, seconds=18.0)
+    _step(Narrator(quiet=False), clock, seconds=9.0)
+    _step(Narrator(quiet=True), clock, seconds=60.0)
+    assert capsys.readouterr() == ("", "Clustering: Ward linkage\n")
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
@@ -59,9 +73,11 @@ def test_bar_on_terminals(capsys: pytest.CaptureFixture[str], clock: Clock) -> N
     with narrator.phase("Reading"):
         pass
     _train(narrator, clock, seconds=60.0)
+    _step(narrator, clock, seconds=0.3)
     out, err = capsys.readouterr()
     assert out == ""
     assert "Reading" in err
+    assert "Clustering: HDBSCAN" in err
     assert "Clustering" in err
     assert "100%" in err
 

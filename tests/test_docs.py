@@ -59,12 +59,22 @@ def test_commands_in_the_readme_print_what_it_shows(
     monkeypatch.chdir(tmp_path)
     readme = _ROOT / "README.md"
     _run(readme)
-    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    shown = _blocks(readme, "text")[0].splitlines()
+    printed, verdict = _apart_from_the_verdict(capsys.readouterr().out)
+    shown, verdict_shown = _apart_from_the_verdict(_blocks(readme, "text")[0])
     assert [_NUMBER.sub("#", line) for line in printed] == [_NUMBER.sub("#", line) for line in shown]
-    # Another processor may round otherwise, which can move a row or two.
+    # Another processor may round otherwise, and other weights of the judge may prefer a proposal that is much the same.
     numbers = [[float(number) for line in lines for number in _NUMBER.findall(line)] for lines in (printed, shown)]
-    assert numbers[0] == pytest.approx(numbers[1], rel=0.05)
+    assert numbers[0] == pytest.approx(numbers[1], rel=0.15)
+    form = re.compile(r"confidence 0\.\d\d \(.+\), runner-up: \d+ clusters by .+, 0\.\d\d")
+    assert form.fullmatch(verdict)
+    assert form.fullmatch(verdict_shown)
+
+
+def _apart_from_the_verdict(text: str) -> tuple[list[str], str]:
+    """Lines without, and then alone, what the judge says: its numbers change with the weights that ship."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    (verdict,) = (line for line in lines if line.startswith("confidence "))
+    return [line for line in lines if line != verdict], verdict
 
 
 @pytest.mark.parametrize("page", _with_blocks("python", "README.md", "docs/start.md", "docs/methods/*.md"), ids=_name)

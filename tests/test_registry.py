@@ -11,6 +11,7 @@ from coterie import registry
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import WeightsError
 from coterie.models import MODELS
+from coterie.models.judge import JudgeModel
 from coterie.recipes import recipe_from
 from coterie.registry import load_pretrained, pretrained_card, pretrained_names, read_index
 from recipes.register import index_text, main, register
@@ -154,6 +155,6 @@ def test_what_ships_is_whole_and_has_its_recipe() -> None:
         assert (card["name"], card["method"], card["summary"]) == (name, entry.method, entry.summary)
         assert card["recipe"] in recipes, f"no file among recipes/ makes {name}"
         recipe = recipe_from(card["recipe"])
-        model = MODELS[card["method"]](recipe.model)
-        model.load_state_dict(tensors)
+        kind = JudgeModel if card["method"] == "judge" else MODELS[card["method"]]
+        kind(recipe.model).load_state_dict(tensors)
         assert load_checkpoint(registry.PACKAGE / registry.WEIGHTS / entry.file)[1] == card

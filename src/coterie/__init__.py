@@ -5,13 +5,18 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from coterie.estimators.clam import ClAM
+    from coterie.estimators.coterie import Coterie
     from coterie.estimators.dac import DAC
 
 __version__ = "0.1.0"
-__all__ = ["DAC", "ClAM", "__version__"]
+__all__ = ["DAC", "ClAM", "Coterie", "__version__"]
 
 # Public names and where they live; torch is imported when one of them is first used.
-_HOMES = {"ClAM": "coterie.estimators.clam", "DAC": "coterie.estimators.dac"}
+_HOMES = {
+    "ClAM": "coterie.estimators.clam",
+    "Coterie": "coterie.estimators.coterie",
+    "DAC": "coterie.estimators.dac",
+}
 
 
 def __getattr__(name: str) -> object:

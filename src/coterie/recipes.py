@@ -14,12 +14,16 @@ from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, to_dict
 from coterie.errors import ConfigError, InputError, WeightsError
+from coterie.evidence import BRIEF
+from coterie.judging import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
 from coterie.metrics import adjusted_rand_index
 from coterie.models import MODELS
 from coterie.models.base import SetModel, build
+from coterie.models.judge import JudgeModel
 from coterie.registry import file_digest, is_name, is_path, pretrained_path
 from coterie.structures import TaskBatch, TaskSampler
 from coterie.tasks import TASKS
+from coterie.tasks.universal import UniversalTasks
 from coterie.training import Progress, TrainConfig, task_batches, train
 from coterie.training.parallel import leads, rank, wait_for_all
 from coterie.training.state import LOG_FILE, STATE_FILE, claim
@@ -27,6 +31,7 @@ from coterie.training.state import LOG_FILE, STATE_FILE, claim
 EVALUATION_BATCHES = 20
 """Batches that are held out; they come from a generator of their own."""
 LICENCE = "BSD-3-Clause"
+JUDGE = "judge"
 
 Part = TypeVar("Part")
 
@@ -46,6 +51,8 @@ class RecipeFile:
     """``kind``, a key of TASKS, and the settings of the sampler."""
     train: dict[str, Any]
     """Settings of TrainConfig."""
+    proposals: dict[str, Any] | None = None
+    """Settings of JudgingConfig, for a judge."""
     start: str | None = None
     scaling: Literal["none", "standard"] = "none"
 
@@ -73,6 +80,8 @@ class Recipe:
     """Of the first weights and of all sets."""
     source: Mapping[str, Any]
     """The file's own content, for the card."""
+    proposals: JudgingConfig | None = None
+    """What a judge is trained on; None for what clusters."""
     start: str | Path | None = None
     """Weights to begin from, by registered name or by path, instead of random ones."""
     scaling: Literal["none", "standard"] = "none"
@@ -115,12 +124,15 @@ def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
     optimisation = from_dict(TrainConfig, file.train)
     if optimisation.steps < 1:
         raise ConfigError(f"[train] has steps = {optimisation.steps}; at least 1 is needed.")
+    if (method == JUDGE) != (file.proposals is not None):
+        raise ConfigError(f"[proposals] is for the method {JUDGE!r}, which needs it; [model] has method = {method!r}.")
     starts_from_path = file.start is not None and is_path(file.start)
     return Recipe(
         name=file.name,
         summary=file.summary,
         method=method,
-        model=from_dict(_chosen(_trained_on_tasks(), method, "[model] has method").Config, model),
+        model=_model_config(method, model),
+        proposals=None if file.proposals is None else from_dict(JudgingConfig, file.proposals),
         tasks=_sampler(_chosen(TASKS, kind, "[tasks] has kind"), tasks),
         batch_size=file.batch_size,
         train=optimisation,
@@ -158,6 +170,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
     WeightsError
         If the weights to begin from do not fit.
     """
+    if recipe.proposals is not None:
+        return _run_judge(recipe, recipe.proposals, folder, on_log)
     generator = Generator().manual_seed(recipe.seed)
     model = build(_trained_on_tasks()[recipe.method], recipe.model, generator)
     held_out = Generator().manual_seed(recipe.seed + 1)
@@ -181,6 +195,38 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
     if leads():
         save_checkpoint(path, model.state_dict(), _card(recipe, folder, start, model, fixed), force=True)
     wait_for_all()
+    return path
+
+
+def _run_judge(
+    recipe: Recipe, proposals: JudgingConfig, folder: Path, on_log: Callable[[Progress], None] | None
+) -> Path:
+    """Make the judged sets, train on them, calibrate, and write the checkpoint."""
+    if not isinstance(recipe.tasks, UniversalTasks) or recipe.start is not None:
+        raise ConfigError('A judge is trained on [tasks] of kind = "universal", and from nothing.')
+    claim(folder, _decisive(recipe))
+    sets = judged_sets(recipe.tasks, proposals, recipe.seed, folder / "judged")
+    training, testing = sets[: proposals.sets], sets[proposals.sets :]
+    generator = Generator().manual_seed(recipe.seed)
+    model = build(JudgeModel, recipe.model, generator)
+    model.accustom(torch.cat([one.columns for one in training]))
+    train(
+        model,
+        judged_batches(training, batch_size=recipe.batch_size, generator=generator),
+        recipe.train,
+        generator=generator,
+        on_log=on_log,
+        evaluate=lambda: held_out_choices(model, testing),
+        folder=folder,
+    )
+    model.eval()
+    path = folder / f"{recipe.name}.safetensors"
+    card = _first_of_card(recipe, folder) | {
+        "columns": list(BRIEF),
+        "calibration": calibrated(model, testing),
+        "evaluation": held_out_choices(model, testing),
+    }
+    save_checkpoint(path, model.state_dict(), card, force=True)
     return path
 
 
@@ -225,6 +271,15 @@ def _card(
     recipe: Recipe, folder: Path, start: Mapping[str, str] | None, model: SetModel, fixed: Sequence[TaskBatch]
 ) -> dict[str, Any]:
     """How the weights came to be, and how well they do."""
+    return _first_of_card(recipe, folder) | {
+        "start": start,
+        "scaling": recipe.scaling,
+        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
+    }
+
+
+def _first_of_card(recipe: Recipe, folder: Path) -> dict[str, Any]:
+    """What the card of any checkpoint begins with."""
     return {
         "method": recipe.method,
         "coterie": __version__,
@@ -233,11 +288,14 @@ def _card(
         "licence": LICENCE,
         "model": to_dict(recipe.model),
         "recipe": dict(recipe.source),
-        "start": start,
-        "scaling": recipe.scaling,
         "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
-        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
     }
+
+
+def _model_config(method: object, settings: Mapping[str, Any]) -> Any:
+    if method == JUDGE:  # it reads as many numbers about a proposal as there are
+        return from_dict(JudgeModel.Config, {"n_columns": len(BRIEF), **settings})
+    return from_dict(_chosen(_trained_on_tasks(), method, "[model] has method").Config, settings)
 
 
 def _trained_on_tasks() -> dict[str, type[SetModel]]:

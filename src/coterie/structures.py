@@ -43,6 +43,20 @@ class TaskBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgedBatch:
+    """Proposed partitions of several sets whose truth is known, padded to one number of proposals."""
+
+    columns: Float[Tensor, "B R C"]
+    """What is known about each proposal."""
+    score: Float[Tensor, "B R"]
+    """Adjusted Rand index of each with the truth; of no meaning where the truth is one cluster."""
+    valid: Bool[Tensor, "B R"]
+    """True where there is a proposal."""
+    single: Bool[Tensor, " B"]
+    """True where the truth is one cluster."""
+
+
+@dataclass(frozen=True, slots=True)
 class Clustering:
     """What a model found."""
 

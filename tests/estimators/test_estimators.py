@@ -10,6 +10,7 @@ from coterie.estimators.base import Clusterer
 
 FAST: dict[str, dict[str, Any]] = {
     "clam": {"n_clusters": 2, "epochs": 5, "n_restarts": 2, "beta": 1.0, "learning_rate": 0.1},
+    "coterie": {"effort": "fast", "random_state": 0},
     "dac": {},
 }
 
@@ -20,6 +21,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
         ),
         "check_transformer_preserve_dtypes": "the model computes in float32, whatever it is given",
     },
+    "coterie": {},
     "dac": {},
 }
 

@@ -14,39 +14,62 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.config import from_dict
+from coterie.estimators.coterie_choice import Judge
 from coterie.models import MODELS
 from coterie.models.base import SetModel, build
+from coterie.proposals import propose
 from coterie.registry import load_pretrained
 from coterie.structures import TaskBatch
 from coterie.tasks import TASKS
+from coterie.tasks.universal import UniversalTasks
 
 FOLDER = Path(__file__).parent
 SETS, POINTS, ROWS = 3, 60, 5
+JUDGED_POINTS, JUDGED_PROPOSALS = 120, 8
 DIGITS = 6
 
 
 def observe(name: str) -> dict[str, Any]:
     """What the weights of that name find, in JSON values."""
     tensors, card = load_pretrained(name)
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        found = judged_by(name) if card["method"] == "judge" else clustered_by(name, tensors, card)
+    finally:
+        torch.set_num_threads(before)
+    weights = round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS)
+    return {"sum_of_weights": weights, **found}
+
+
+def clustered_by(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> dict[str, Any]:
+    """Clusters that a network finds in sets of the kind that it was trained on."""
     kind = MODELS[card["method"]]
     if not issubclass(kind, SetModel):
         raise TypeError(f"{name!r} is of the method {card['method']!r}, which is not trained on sets.")
     model = build(kind, from_dict(kind.Config, card["model"]), Generator())
     model.load_state_dict(tensors)
     batch = sets_for(card)
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        found = model.eval().cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
-        memberships = [model.memberships(x[:ROWS], each) for x, each in zip(batch.x, found, strict=True)]
-    finally:
-        torch.set_num_threads(before)
+    found = model.eval().cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
+    memberships = [model.memberships(x[:ROWS], each) for x, each in zip(batch.x, found, strict=True)]
     return {
         "sum_of_points": round(float(batch.x.double().abs().sum()), DIGITS),
-        "sum_of_weights": round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS),
         "n_clusters": [each.n_clusters for each in found],
         "labels": [each.labels.tolist() for each in found],
         "memberships": [_listed(each) for each in memberships],
+    }
+
+
+def judged_by(name: str) -> dict[str, Any]:
+    """What a judge thinks of the first proposals for a set, and the number of clusters of the one that it takes."""
+    tasks = UniversalTasks(min_points=JUDGED_POINTS, max_points=JUDGED_POINTS, max_features=4, max_clusters=6)
+    x = tasks.draw(Generator().manual_seed(0)).x.double()
+    proposals = propose(x.numpy(), effort="fast", seed=0)
+    opinions = Judge.of(name).opinions(x.numpy(), proposals)
+    return {
+        "sum_of_points": round(float(x.abs().sum()), DIGITS),
+        "n_clusters": [proposals[opinions.choice()].n_clusters],
+        "logits": [round(value, DIGITS) for value in opinions.logits[:JUDGED_PROPOSALS].tolist()],
     }
 
 

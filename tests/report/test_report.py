@@ -354,3 +354,9 @@ def test_training_curve_is_logarithmic_when_the_loss_falls_far() -> None:
     assert (steep.logarithmic, flat.logarithmic) == (True, False)
     assert training_curve([]) is None
     assert training_curve([1.0, 1.0]) is not None
+
+
+def test_png_leaves_out_what_has_no_colour() -> None:
+    raw = b64decode(indexed_png(np.array([[0, 1]]), [None, "#ffffff"]).partition(",")[2])
+    assert b"tRNS" + bytes([0, 255]) in raw
+    assert b"tRNS" not in b64decode(indexed_png(np.array([[0]]), ["#ffffff"]).partition(",")[2])

@@ -4,7 +4,7 @@ import re
 import time
 from typing import Any, Literal
 
-from coterie.cli.methods import build_estimator, check_method, check_seed, silhouette_of
+from coterie.cli.methods import check_method, check_seed, estimator_at_work, outliers_among, silhouette_of, verdict_of
 from coterie.cli.outputs import Outputs, check_outputs
 from coterie.cli.progress import Narrator
 from coterie.cli.reading import Loaded, load, result_table
@@ -39,8 +39,7 @@ def run(request: ClusterRequest) -> None:
             "ask for fewer clusters"
         )
     known, groups, truth_notes = known_groups(truth, str(loaded.chosen.truth_name))
-    with narrator.training("Clustering") as on_progress:
-        model = build_estimator(request, n_clusters, on_progress)
+    with estimator_at_work(request, n_clusters, narrator) as model:
         began = time.perf_counter()
         model.fit(features)
         seconds = time.perf_counter() - began
@@ -53,8 +52,10 @@ def run(request: ClusterRequest) -> None:
         n_rows=features.n_rows,
         sizes=cluster_sizes(model.labels_, model.n_clusters_),
         seconds=seconds,
+        outliers=outliers_among(model, model.labels_),
         traits=traits,
         silhouette=silhouette,
+        verdict=verdict_of(model),
         scores={} if truth is None else scores_against(groups, model.labels_[known]),
         notes=(*features.notes, *model.table_.notes, *model.notes_, *silhouette_notes, *truth_notes),
         files=outputs.files,

@@ -33,7 +33,8 @@ Method = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help="How to cluster: clam (learns from the table itself) or dac (learned beforehand, from other sets).",
+        help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
+        "(learns from the table itself) or dac (learned beforehand, from other sets).",
     ),
 ]
 LearnMethod = Annotated[
@@ -100,13 +101,37 @@ Clusters = Annotated[
         "-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out, as dac always does."
     ),
 ]
+Effort = Annotated[
+    str | None,
+    typer.Option(
+        "--effort",
+        metavar="NAME",
+        help="With coterie: how much is tried: fast, balanced or thorough; balanced by default.",
+        show_default=False,
+    ),
+]
+Granularity = Annotated[
+    float | None,
+    typer.Option(
+        "--granularity",
+        metavar="G",
+        help="With coterie: above 0 for more and smaller clusters, below 0 for fewer and larger ones; 0 by default.",
+        show_default=False,
+    ),
+]
+Outliers = Annotated[
+    bool, typer.Option("--outliers", help="With coterie: rows that lie far from all others get the cluster -1.")
+]
+AllowSingle = Annotated[
+    bool, typer.Option("--allow-single", help="With coterie: the answer may be that all rows are one cluster.")
+]
 Scaling = Annotated[
     str | None,
     typer.Option(
         "--scaling",
         metavar="NAME",
-        help="What makes number columns comparable: robust (extremes drawn in), standard, or none. By default robust "
-        "for clam, and for dac what its weights were learned with (auto).",
+        help="With clam and dac: what makes number columns comparable: robust (extremes drawn in), standard, or none. "
+        "By default robust for clam, and for dac what its weights were learned with (auto).",
         show_default=False,
     ),
 ]

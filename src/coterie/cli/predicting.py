@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from coterie.checkpoint import load_checkpoint
+from coterie.cli.methods import outliers_among
 from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import Narrator
 from coterie.cli.reading import load, result_table
@@ -40,6 +41,7 @@ def run(request: PredictRequest) -> None:
         source=loaded.source.name,
         n_rows=features.n_rows,
         sizes=cluster_sizes(labels, model.n_clusters_),
+        outliers=outliers_among(model, labels),
         seconds=seconds,
         notes=notes,
         files=outputs.files,

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeAlias, final
+from typing import TypeAlias, TypeVar, final
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
@@ -12,6 +12,8 @@ from rich.progress import Progress as ProgressBar
 from coterie.training import Progress
 
 OnProgress: TypeAlias = Callable[[Progress], None]
+OnStep: TypeAlias = Callable[[str], None]
+Told = TypeVar("Told")
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0
@@ -59,6 +61,15 @@ class Narrator:
 
             yield _at_most_every(_BAR_SECONDS, show)
 
+    @contextmanager
+    def steps(self, what: str) -> Iterator[OnStep]:
+        """Lend a function that shows a few words about what is being done, in place of the words before."""
+        if not self._moving:
+            yield _at_most_every(_LINE_SECONDS, lambda words: self.say(f"{what}: {words}"))
+            return
+        with self._console.status(what) as status:
+            yield lambda words: status.update(f"{what}: {words}")
+
     def _in_lines(self, what: str) -> OnProgress:
         def show(progress: Progress) -> None:
             done = f"{progress.step / progress.steps:.0%} done"
@@ -76,14 +87,14 @@ def time_in_words(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def _at_most_every(seconds: float, show: OnProgress) -> OnProgress:
+def _at_most_every(seconds: float, show: Callable[[Told], None]) -> Callable[[Told], None]:
     """Pass calls on when so much time went by since the last one, or since now."""
     last = time.monotonic()
 
-    def sometimes(progress: Progress) -> None:
+    def sometimes(told: Told) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            show(progress)
+            show(told)
 
     return sometimes

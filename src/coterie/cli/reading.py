@@ -105,7 +105,7 @@ def result_table(
     loaded : Loaded
         The rows.
     labels : array (N,)
-        The cluster of each row.
+        The cluster of each row; -1 for outliers, whose membership is 0.
     memberships : array (N, K)
         The membership of each row in each cluster.
     append : bool
@@ -124,7 +124,7 @@ def result_table(
     else:
         names = [chosen.ids_name or "row"]
         columns = [np.arange(1, table.n_rows + 1) if chosen.ids is None else _tidy(chosen.ids)]
-    own = memberships[np.arange(table.n_rows), labels].astype(np.float64).round(4)
+    own = np.where(labels < 0, 0.0, memberships[np.arange(table.n_rows), labels].astype(np.float64).round(4))
     unique, _ = unique_names([*names, "cluster", "membership"])
     return unique, [*columns, labels, own]
 

@@ -42,8 +42,14 @@ class ClusterRequest:
 
     reading: Reading
     writing: Writing = field(default_factory=Writing)
-    method: str = "clam"
+    method: str = "coterie"
     clusters: str = "auto"
+    effort: str | None = None
+    """None for the method's own."""
+    granularity: float | None = None
+    """None for the method's own."""
+    outliers: bool = False
+    allow_single: bool = False
     weights: str | None = None
     """None for the method's own."""
     scaling: str | None = None

@@ -22,6 +22,31 @@ _WIDTH_OUTSIDE_TERMINALS = 100
 
 @final
 @dataclass(frozen=True)
+class Verdict:
+    """What a judge of clusterings thinks of the one that was taken, and of the next best."""
+
+    confidence: float
+    runner_up: dict[str, Any] | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what goes into the JSON object."""
+        other = self.runner_up
+        return {
+            "confidence": round(self.confidence, 4),
+            "runner_up": None if other is None else {**other, "score": round(other["score"], 4)},
+        }
+
+    def in_words(self) -> str:
+        """Say it in one line."""
+        words = f"confidence {self.confidence:.2f} (agreement with the truth that the judge expects; 1 at best)"
+        if self.runner_up is None:
+            return words
+        clusters, algorithm = _counted(self.runner_up["n_clusters"], "cluster"), self.runner_up["algorithm"]
+        return f"{words}, runner-up: {clusters} by {algorithm}, {self.runner_up['score']:.2f}"
+
+
+@final
+@dataclass(frozen=True)
 class Summary:
     """The outcome of a command."""
 
@@ -29,10 +54,14 @@ class Summary:
     n_rows: int
     sizes: tuple[int, ...]
     seconds: float
+    outliers: int | None = None
+    """Rows that are in no cluster; None where they were not looked for."""
     traits: tuple[str, ...] = ()
     """What sets each cluster apart, in words; empty where it was not looked for."""
     silhouette: float | None = None
     """NaN where it is not defined, None where it was not looked for."""
+    verdict: Verdict | None = None
+    """Of the judge, where there was one."""
     scores: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -44,10 +73,13 @@ class Summary:
             "n_rows": self.n_rows,
             "n_clusters": len(self.sizes),
             "sizes": list(self.sizes),
+            "outliers": self.outliers or 0,
             "seconds": round(self.seconds, 3),
         }
         if self.silhouette is not None:
             content["silhouette"] = round(self.silhouette, 4) if math.isfinite(self.silhouette) else None
+        if self.verdict is not None:
+            content |= self.verdict.to_dict()
         if self.scores:
             content["scores"] = {name: round(score, 4) for name, score in self.scores.items()}
         content |= {"notes": list(self.notes), "files": self.files}
@@ -64,18 +96,28 @@ class Summary:
         if self.traits:
             table.add_column("what sets it apart")
         for cluster, size in enumerate(self.sizes):
-            cells = [str(cluster), f"{size:,}", f"{size / self.n_rows:.1%}"]
-            table.add_row(*cells, *self.traits[cluster : cluster + 1])
+            table.add_row(*self._cells(str(cluster), size), *self.traits[cluster : cluster + 1])
+        if self.outliers is not None:
+            table.add_row(*self._cells("outliers", self.outliers))
         console.print(table)
+        if self.verdict is not None:
+            console.print(self.verdict.in_words(), soft_wrap=True)
         if self.silhouette is not None and math.isfinite(self.silhouette):
-            console.print(f"silhouette {self.silhouette:.3f} (1 at best; below 0.25 the clusters overlap much)")
+            console.print(
+                f"silhouette {self.silhouette:.3f} (1 at best; below 0.25 the clusters overlap much, or are not round)"
+            )
         if self.scores:
             console.print(", ".join(f"{name} {score:.3f}" for name, score in self.scores.items()))
 
+    def _cells(self, name: str, size: int) -> tuple[str, str, str]:
+        return name, f"{size:,}", f"{size / self.n_rows:.1%}"
+
     def _headline(self) -> str:
-        rows = "1 row" if self.n_rows == 1 else f"{self.n_rows:,} rows"
-        clusters = "1 cluster" if len(self.sizes) == 1 else f"{len(self.sizes)} clusters"
-        return f"{self.source}: {rows} in {clusters}"
+        return f"{self.source}: {_counted(self.n_rows, 'row')} in {_counted(len(self.sizes), 'cluster')}"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def present(summary: Summary, writing: Writing, narrator: Narrator) -> None:
@@ -95,8 +137,8 @@ def present(summary: Summary, writing: Writing, narrator: Narrator) -> None:
 
 
 def cluster_sizes(labels: Array, n_clusters: int) -> tuple[int, ...]:
-    """Count the rows of each cluster."""
-    return tuple(np.bincount(labels, minlength=n_clusters).tolist())
+    """Count the rows of each cluster; outliers are in none."""
+    return tuple(np.bincount(labels[labels >= 0], minlength=n_clusters).tolist())
 
 
 def known_groups(truth: Array | None, name: str) -> tuple[Array, Array, tuple[str, ...]]:
@@ -122,7 +164,7 @@ def _is_missing(value: object) -> bool:
 
 
 def scores_against(groups: Array, labels: Array) -> dict[str, float]:
-    """Compare clusters with known groups."""
+    """Compare clusters with known groups; outliers count as a cluster of their own."""
     return {
         "ARI": adjusted_rand_index(groups, labels),
         "NMI": normalized_mutual_information(groups, labels),

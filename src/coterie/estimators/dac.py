@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from torch import Generator
 
 from coterie.data.tables import Scaling
 from coterie.errors import InputError
@@ -138,6 +139,12 @@ class DAC(AmortizedClusterer):
         if not isinstance(self.model_, DacModel) or self.model_.density is None:
             raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
         return self.model_
+
+    def _beginning(self, n_features: int, generator: Generator) -> tuple[SetModel, str | None]:
+        model, start = super()._beginning(n_features, generator)
+        # Whatever the weights were trained for, nobody knows whether the sets to learn from have a direction.
+        model.config = replace(model.config, turns=1)
+        return model, start
 
     def _fresh_config(self, n_features: int) -> DacConfig:
         return DacConfig(n_features, density=self.density, filtering=self.filtering)

@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from coterie.structures import Clustering, Loss, TaskBatch
 
 Batch = TypeVar("Batch")
-Model = TypeVar("Model", bound="ClusterModel[Any]")
+Model = TypeVar("Model", bound=nn.Module)
 
 
 class ClusterModel(nn.Module, ABC, Generic[Batch]):

@@ -65,8 +65,9 @@ class Silhouettes:
 
 
 def silhouettes(found: Findings) -> Silhouettes | None:
-    """Measure how much nearer each row is to its own cluster than to the next; None if undefined."""
-    rows = thinned(len(found.labels), SILHOUETTE_ROWS)
+    """Measure how much nearer each row is to its own cluster than to the next, outliers left out; None if undefined."""
+    inside = np.flatnonzero(found.inside)
+    rows = inside[thinned(len(inside), SILHOUETTE_ROWS)]
     labels = found.labels[rows]
     present = np.unique(labels)
     if not 2 <= len(present) < len(rows):
@@ -111,10 +112,11 @@ class Histogram:
 
 def membership_histogram(found: Findings) -> Histogram:
     """Count the rows by how strongly they belong to their own cluster."""
-    counts, edges = np.histogram(np.clip(found.top_membership, 0, 1), bins=_BINS, range=(0, 1))
+    own = np.clip(found.top_membership[found.inside], 0, 1)
+    counts, edges = np.histogram(own, bins=_BINS, range=(0, 1))
     fullest = int(counts.max())
     bars = tuple(
-        (100 * i / _BINS, 100 * int(n) / fullest, f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {int(n):,} rows")
+        (100 * i / _BINS, 100 * int(n) / max(fullest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {int(n):,} rows")
         for i, n in enumerate(counts)
     )
     return Histogram(bars, fullest)

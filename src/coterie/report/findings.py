@@ -13,6 +13,7 @@ from coterie.errors import InputError
 from coterie.report.wording import number, percent, short_names, shorten
 
 SEED = 20_240_917
+OUTLIER = -1
 _DAY = 86_400
 SHARES = frozenset({"category", "boolean"})
 
@@ -22,7 +23,7 @@ class FittedClusterer(Protocol):
 
     @property
     def labels_(self) -> NDArray[np.int64]:
-        """Return each row's cluster, from 0, the largest cluster first."""
+        """Return each row's cluster, from 0, the largest cluster first; -1 for outliers."""
 
     @property
     def n_clusters_(self) -> int:
@@ -63,7 +64,8 @@ class FittedClusterer(Protocol):
 class Findings:
     """A clustering as arrays: N rows, D features, K clusters.
 
-    `values` are the features in the units of the table: gaps are NaN, and dates count seconds since 1970.
+    `values` are the features in the units of the table: gaps are NaN, and dates count seconds since 1970. Outliers have
+    the label `OUTLIER` and are in no cluster.
     """
 
     table: Table
@@ -108,12 +110,24 @@ class Findings:
     @property
     def sizes(self) -> NDArray[np.int64]:
         """Return the number of rows of each cluster."""
-        return np.bincount(self.labels, minlength=self.n_clusters)
+        return np.bincount(self.labels[self.inside], minlength=self.n_clusters)
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Return which rows are in a cluster, and no outliers."""
+        inside: NDArray[np.bool_] = self.labels != OUTLIER
+        return inside
+
+    @property
+    def n_outliers(self) -> int:
+        """Return how many rows are in no cluster."""
+        return int(np.count_nonzero(~self.inside))
 
     @property
     def top_membership(self) -> NDArray[np.float32]:
-        """Return each row's membership in its own cluster."""
-        return self.memberships[np.arange(len(self.labels)), self.labels]
+        """Return each row's membership in its own cluster, NaN for outliers."""
+        own = self.memberships[np.arange(len(self.labels)), np.maximum(self.labels, 0)]
+        return np.where(self.inside, own, np.float32(np.nan))
 
 
 def gather(model: FittedClusterer, table: Table, ids: NDArray[Any] | None) -> Findings:

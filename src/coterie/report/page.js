@@ -1,37 +1,71 @@
 "use strict";
 (() => {
-  const { columns, points, width, height } = JSON.parse(document.getElementById("points").textContent);
+  const { columns, points, alternatives, width, height } = JSON.parse(document.getElementById("points").textContent);
   const area = document.getElementById("map-area");
   const tip = area.querySelector(".tip");
   const finder = area.querySelector(".finder");
-  const buttons = [...document.querySelectorAll(".legend button")];
   const dots = [...area.querySelectorAll("svg path")];
   const prototypes = [...area.querySelectorAll(".prototype")];
+  const legends = [...document.querySelectorAll(".legend")];
+  const choices = [...document.querySelectorAll("[data-choice]")];
+  const answer = points.map((point) => point[2]);
   const hidden = new Set();
+  // Which partition colours the map: 0 is the answer, the alternatives follow.
+  let choice = 0;
+
+  const clusters = () => (choice ? alternatives[choice - 1].labels : answer);
+  const kind = (cluster) => (cluster < 0 ? "outlier" : `k${cluster}`);
+  const buttonsOf = (legend) => [...legend.querySelectorAll("button")];
+  const clusterOf = (button) => Number(button.dataset.cluster);
 
   const show = () => {
-    buttons.forEach((button, cluster) => button.setAttribute("aria-pressed", String(!hidden.has(cluster))));
-    dots.forEach((dot, i) => dot.classList.toggle("gone", hidden.has(points[i][2])));
-    prototypes.forEach((mark, cluster) => mark.classList.toggle("gone", hidden.has(cluster)));
+    const labels = clusters();
+    buttonsOf(legends[choice]).forEach((button) =>
+      button.setAttribute("aria-pressed", String(!hidden.has(clusterOf(button)))),
+    );
+    dots.forEach((dot, i) => dot.setAttribute("class", kind(labels[i]) + (hidden.has(labels[i]) ? " gone" : "")));
+    prototypes.forEach((mark, cluster) => mark.classList.toggle("gone", choice > 0 || hidden.has(cluster)));
   };
   const emphasise = (cluster) => {
+    const labels = clusters();
     area.classList.toggle("dimmed", cluster !== null);
-    dots.forEach((dot, i) => dot.classList.toggle("lit", points[i][2] === cluster));
+    dots.forEach((dot, i) => dot.classList.toggle("lit", labels[i] === cluster));
   };
-  buttons.forEach((button, cluster) => {
-    button.addEventListener("click", (event) => {
-      if (event.detail >= 2) {
-        const alone = hidden.size === buttons.length - 1 && !hidden.has(cluster);
-        hidden.clear();
-        if (!alone) buttons.forEach((_, other) => other !== cluster && hidden.add(other));
-      } else if (!hidden.delete(cluster)) {
-        hidden.add(cluster);
-      }
-      show();
+  legends.forEach((legend) => {
+    const buttons = buttonsOf(legend);
+    buttons.forEach((button) => {
+      const cluster = clusterOf(button);
+      button.addEventListener("click", (event) => {
+        if (event.detail >= 2) {
+          const alone = hidden.size === buttons.length - 1 && !hidden.has(cluster);
+          hidden.clear();
+          if (!alone) buttons.forEach((other) => other !== button && hidden.add(clusterOf(other)));
+        } else if (!hidden.delete(cluster)) {
+          hidden.add(cluster);
+        }
+        show();
+      });
+      button.addEventListener("pointerenter", () => emphasise(hidden.has(cluster) ? null : cluster));
+      button.addEventListener("pointerleave", () => emphasise(null));
     });
-    button.addEventListener("pointerenter", () => emphasise(hidden.has(cluster) ? null : cluster));
-    button.addEventListener("pointerleave", () => emphasise(null));
   });
+
+  const choose = (place) => {
+    choice = place;
+    hidden.clear();
+    forget();
+    emphasise(null);
+    choices.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.choice) === place)));
+    document.querySelectorAll("[data-of]").forEach((part) => (part.hidden = Number(part.dataset.of) !== place));
+    area.classList.toggle("other", place > 0);
+    show();
+  };
+  choices.forEach((button) => button.addEventListener("click", () => choose(Number(button.dataset.choice))));
+  document.querySelectorAll("[data-clusters]").forEach((link) =>
+    link.addEventListener("click", () =>
+      choose(1 + alternatives.findIndex((other) => other.clusters === Number(link.dataset.clusters))),
+    ),
+  );
 
   const line = (text, name) => {
     const element = document.createElement(name);
@@ -42,13 +76,20 @@
     tip.hidden = true;
     finder.hidden = true;
   };
-  const describe = ([x, y, cluster, membership, id, values]) => {
+  const membershipOf = (i) => {
+    const cluster = clusters()[i];
+    if (cluster < 0) return "outlier, in no cluster";
+    if (choice) return `in a cluster of ${alternatives[choice - 1].shares[cluster]} of the rows`;
+    return `cluster ${cluster}, membership ${points[i][3]}`;
+  };
+  const describe = (i) => {
+    const [x, y, , , id, values] = points[i];
     tip.replaceChildren(
       line(`row ${id}`, "b"),
-      line(`cluster ${cluster}, membership ${membership}`, "span"),
-      ...values.map((value, i) => {
+      line(membershipOf(i), "span"),
+      ...values.map((value, place) => {
         const entry = line("", "span");
-        entry.append(line(columns[i], "i"), ` ${value}`);
+        entry.append(line(columns[place], "i"), ` ${value}`);
         return entry;
       }),
     );
@@ -57,26 +98,27 @@
       element.style.left = `${(100 * x) / width}%`;
       element.style.top = `${(100 * y) / height}%`;
     }
-    finder.className = `finder k${cluster}`;
+    finder.className = `finder ${kind(clusters()[i])}`;
     tip.classList.toggle("leftwards", x > 0.5 * width);
     tip.classList.toggle("upwards", y > 0.55 * height);
   };
   area.addEventListener("pointermove", (event) => {
+    const labels = clusters();
     const box = area.getBoundingClientRect();
     const scale = width / box.width;
     const x = (event.clientX - box.left) * scale;
     const y = (event.clientY - box.top) * scale;
     let nearest = null;
     let least = (18 * scale) ** 2;
-    for (const point of points) {
+    points.forEach((point, i) => {
       const distance = (point[0] - x) ** 2 + (point[1] - y) ** 2;
-      if (distance < least && !hidden.has(point[2])) {
+      if (distance < least && !hidden.has(labels[i])) {
         least = distance;
-        nearest = point;
+        nearest = i;
       }
-    }
-    if (nearest) describe(nearest);
-    else forget();
+    });
+    if (nearest === null) forget();
+    else describe(nearest);
   });
   area.addEventListener("pointerleave", forget);
 })();

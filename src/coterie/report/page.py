@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 import coterie
 from coterie.data.tables import Table
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.report.alternatives import Alternative, alternatives_of
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
 from coterie.report.findings import Findings, FittedClusterer, gather, matching, was_trained
+from coterie.report.judgement import Judgement, judgement_of
 from coterie.report.palette import cluster_colours
 from coterie.report.pictures import draw_pictures
 from coterie.report.profile import describe_clusters, feature_statistics, telling_features
@@ -93,10 +95,12 @@ def render_report(
     scores = silhouettes(found)
     colours = cluster_colours(found.n_clusters)
     drawn = draw_map(found, model, colours)
+    judgement = judgement_of(model)
+    alternatives = alternatives_of(model, found, drawn.rows)
     heat = None if images else heat_map(found, statistics)
     tip_columns = [] if images else _different_columns(found, telling)[:_TIP_COLUMNS]
     notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
-    key_numbers = _key_numbers(found, scores)
+    key_numbers = _key_numbers(found, scores, judgement)
     confusion = None
     if truth is not None:
         classes, members = _classes(matching(truth, len(found.labels), "truth"))
@@ -108,9 +112,14 @@ def render_report(
         title=title,
         source=source,
         summary=_summary(found, scores, [] if images else _different_columns(found, telling)[:3]),
+        warning=judgement.verdict.caution if judgement else "",
+        judgement=judgement,
+        alternatives=alternatives,
+        outliers=_outliers(found),
+        all_rows="all rows but the outliers" if found.n_outliers else "all rows",
         key_numbers=key_numbers,
-        colours=colours,
-        row_count=count(len(found.labels), "row"),
+        colours=cluster_colours(max(found.n_clusters, *(each.n_colours for each in alternatives), 1)),
+        row_count=count(int(found.sizes.sum()), "row"),
         map=drawn,
         trained=was_trained(model),
         map_width=WIDTH,
@@ -118,7 +127,7 @@ def render_report(
         map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn"),
         dots=_dots(found, drawn),
         prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes],
-        points=_points(found, drawn, tip_columns),
+        points=_points(found, drawn, tip_columns, alternatives),
         clusters=cluster_cards(found, profiles, telling, with_cells=images is None),
         pictures=draw_pictures(found, model, images) if images else None,
         heat=heat,
@@ -153,12 +162,28 @@ def _different_columns(found: Findings, telling: NDArray[np.int64]) -> list[str]
     return list(dict.fromkeys(found.features[place].column for place in telling))
 
 
+def _outliers(found: Findings) -> dict[str, Any] | None:
+    """Return what the page says of the rows that are in no cluster; None if there are none."""
+    n = found.n_outliers
+    if not n:
+        return None
+    largest = max(n, int(found.sizes.max()))
+    return {
+        "count": f"{n:,}",
+        "rows": count(n, "row"),
+        "share": percent(n / len(found.labels)),
+        "bar": 100 * n / largest,
+    }
+
+
 def _summary(found: Findings, scores: Silhouettes | None, columns: Sequence[str]) -> str:
     """Say in one sentence what came out."""
     sizes = found.sizes
     rows = count(len(found.labels), "row")
+    left = f"; {count(found.n_outliers, 'row')} {'is an outlier' if found.n_outliers == 1 else 'are outliers'}"
+    left = left if found.n_outliers else ""
     if found.n_clusters == 1:
-        return f"{rows} fell into one cluster: no groups were told apart."
+        return f"{rows} fell into one cluster: no groups were told apart{left}."
     clusters = f"{found.n_clusters} clusters"
     if sizes.min() == sizes.max():
         split = f"{clusters} of {count(sizes.min(), 'row')} each"
@@ -167,7 +192,7 @@ def _summary(found: Findings, scores: Silhouettes | None, columns: Sequence[str]
     else:
         split = f"{clusters}, the largest of {sizes.max():,} and the smallest of {count(sizes.min(), 'row')}"
     apart = f", told apart best by {enumeration([found.short[name] for name in columns])}" if columns else ""
-    return f"{rows} fell into {split}{apart}{_clarity(scores)}."
+    return f"{rows} fell into {split}{apart}{_clarity(scores)}{left}."
 
 
 def _clarity(scores: Silhouettes | None) -> str:
@@ -180,18 +205,23 @@ def _clarity(scores: Silhouettes | None) -> str:
     return "; " + next((text for least, text in words if scores.mean >= least), "the clusters overlap much")
 
 
-def _key_numbers(found: Findings, scores: Silhouettes | None) -> list[KeyNumber]:
+def _key_numbers(found: Findings, scores: Silhouettes | None, judgement: Judgement | None) -> list[KeyNumber]:
     n = len(found.labels)
     columns, features = found.table.n_columns, len(found.features)
     facts = [
         KeyNumber("rows", f"{n:,}"),
         KeyNumber("columns", f"{columns:,}", f"seen as {features:,} numbers" if features != columns else ""),
-        KeyNumber("clusters", f"{found.n_clusters:,}"),
+        KeyNumber(
+            "clusters", f"{found.n_clusters:,}", f"and {count(found.n_outliers, 'outlier')}" * bool(found.n_outliers)
+        ),
     ]
+    if judgement is not None:
+        facts.append(KeyNumber("confidence", f"{judgement.verdict.confidence:.2f}", judgement.verdict.measured))
     if scores is not None:
-        note = f"of {scores.drawn:,} rows picked at random" if scores.drawn < n else "from −1 to 1"
+        thinned = scores.drawn < n - found.n_outliers
+        note = f"of {scores.drawn:,} rows picked at random" if thinned else "from −1 to 1"
         facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
-    membership = float(found.top_membership.mean(dtype=np.float64))
+    membership = float(found.top_membership[found.inside].mean(dtype=np.float64)) if n > found.n_outliers else 0.0
     facts.append(KeyNumber("mean membership", percent(membership), "in the own cluster"))
     return facts
 
@@ -215,15 +245,16 @@ def _agreement(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[Ke
     ]
 
 
-def _drawn(drawn: int, n: int, verb: str) -> str:
+def _drawn(drawn: int, n: int, verb: str, rows: str = "rows") -> str:
     if drawn < n:
-        return f"{drawn:,} of {n:,} rows are {verb}, picked at random."
-    return f"All {n:,} rows are {verb}." if n > 1 else f"The only row is {verb}."
+        return f"{drawn:,} of {n:,} {rows} are {verb}, picked at random."
+    return f"All {n:,} {rows} are {verb}." if n > 1 else f"The only row is {verb}."
 
 
 def _silhouettes_drawn(found: Findings, scores: Silhouettes | None) -> str:
     if scores is not None:
-        return _drawn(scores.drawn, len(found.labels), "measured")
+        rows = "rows in clusters" if found.n_outliers else "rows"
+        return _drawn(scores.drawn, len(found.labels) - found.n_outliers, "measured", rows)
     return "The silhouette needs at least two clusters, and more rows than clusters, so there is none here."
 
 
@@ -233,13 +264,21 @@ def _dots(found: Findings, drawn: Map) -> list[dict[str, Any]]:
     return [{"x": x, "y": y, "cluster": cluster} for (x, y), cluster in zip(places, clusters, strict=True)]
 
 
-def _points(found: Findings, drawn: Map, columns: Sequence[str]) -> dict[str, Any]:
+def _points(found: Findings, drawn: Map, columns: Sequence[str], alternatives: Sequence[Alternative]) -> dict[str, Any]:
     """Return what the page shows when a dot is pointed at."""
     memberships = found.top_membership
     return {
         "width": WIDTH,
         "height": HEIGHT,
         "columns": [found.short[name] for name in columns],
+        "alternatives": [
+            {
+                "clusters": each.n_clusters,
+                "labels": each.labels,
+                "shares": {group.colour: group.share for group in each.groups},
+            }
+            for each in alternatives
+        ],
         "points": [
             [
                 *(round(float(v), 1) for v in place),

@@ -3,6 +3,7 @@
 import base64
 import struct
 import zlib
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,13 @@ def grey_png(pixels: NDArray[np.float64], low: float, high: float) -> str:
     return _data_address(levels, _GREY, b"")
 
 
-def indexed_png(indices: NDArray[np.int64], colours: list[str]) -> str:
-    """Return a data address of a picture whose pixels are places in a list of `#rrggbb` colours."""
+def indexed_png(indices: NDArray[np.int64], colours: Sequence[str | None]) -> str:
+    """Return a data address of a picture whose pixels are places in a list of `#rrggbb` colours, None for no colour."""
     # A PNG's list holds 256 colours; beyond that they repeat, which no eye could tell from a new one.
-    table = b"".join(bytes.fromhex(colour[1:]) for colour in colours[:256])
-    return _data_address((indices % 256).astype(np.uint8), _INDEXED, _chunk(b"PLTE", table))
+    table = b"".join(bytes.fromhex((colour or "#000000")[1:]) for colour in colours[:256])
+    opacity = bytes(0 if colour is None else 255 for colour in colours[:256])
+    chunks = _chunk(b"PLTE", table) + (_chunk(b"tRNS", opacity) if None in colours[:256] else b"")
+    return _data_address((indices % 256).astype(np.uint8), _INDEXED, chunks)
 
 
 def _data_address(levels: NDArray[np.uint8], colour_type: int, palette: bytes) -> str:

@@ -75,10 +75,10 @@ class FeatureStatistics:
 
 
 def feature_statistics(found: Findings) -> FeatureStatistics:
-    """Compare every feature inside and outside of every cluster, passing over missing values."""
+    """Compare every feature inside and outside of every cluster, passing over missing values and outliers."""
     shape = (found.n_clusters, found.values.shape[1])
     counts, sums, squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    present = np.isfinite(found.values)
+    present = np.isfinite(found.values) & found.inside[:, None]
     centre = _ratio(np.where(present, found.values, 0.0).sum(axis=0), present.sum(axis=0))
     for cluster in range(found.n_clusters):
         members = found.labels == cluster

@@ -8,7 +8,7 @@ from sklearn.decomposition import PCA
 
 from coterie.data.tables import Table
 from coterie.report.charts import Axis, axis_over
-from coterie.report.findings import SEED, Findings, FittedClusterer, thinned, was_trained
+from coterie.report.findings import OUTLIER, SEED, Findings, FittedClusterer, thinned, was_trained
 from coterie.report.palette import Colour
 from coterie.report.png import indexed_png
 from coterie.report.wording import percent
@@ -80,6 +80,7 @@ def _is_plane(found: Findings) -> bool:
 
 def _own_plane(found: Findings, model: FittedClusterer, rows: NDArray[np.int64]) -> _Projection:
     areas = "the basins of attraction" if was_trained(model) else "where each cluster outweighs the others"
+    elsewhere = ", and elsewhere be an outlier" if found.n_outliers else ""
     return _Projection(
         points=np.where(
             ~np.isfinite(found.values[rows]), model.table_.inverse(found.encoded[rows]), found.values[rows]
@@ -87,7 +88,7 @@ def _own_plane(found: Findings, model: FittedClusterer, rows: NDArray[np.int64])
         prototypes=model.table_.inverse(found.prototypes),
         titles=(found.label(0), found.label(1)),
         explanation=f"Each dot is a row at its own two values. The tinted areas are {areas}: "
-        "a new row there would join the cluster of that colour.",
+        f"a new row there would join the cluster of that colour{elsewhere}.",
         same_scale=False,
     )
 
@@ -172,4 +173,5 @@ def _basins(
     ys = high[1] - (high[1] - low[1]) * steps[1]
     grid = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
     labels = model.predict(Table(table.names, block=grid, named=table.named)).reshape(height, width)
-    return indexed_png(labels, [colour.light for colour in colours])
+    # Where a row would be an outlier, nothing is tinted.
+    return indexed_png(np.where(labels == OUTLIER, 0, 1 + labels % 255), [None, *(colour.light for colour in colours)])

@@ -124,7 +124,7 @@ def cluster_cards(
     found: Findings, profiles: Sequence[ClusterProfile], telling: NDArray[np.int64], *, with_cells: bool
 ) -> tuple[Card, ...]:
     """Return the card of each cluster; without cells where columns are pixels."""
-    largest = max(profile.size for profile in profiles)
+    largest = max(1, found.n_outliers, *(profile.size for profile in profiles))
     usual = [found.features[place].column for place in telling]
     return tuple(
         Card(
@@ -219,9 +219,9 @@ def _heat_cell(z: float, mean: str) -> Shade:
 
 
 def confusion_table(found: Findings, classes: NDArray[Any], members: NDArray[np.int64]) -> ShadedTable:
-    """Count the rows of each known class (largest first) in each cluster."""
-    counts = np.zeros((len(classes), found.n_clusters), dtype=np.int64)
-    np.add.at(counts, (members, found.labels), 1)
+    """Count the rows of each known class (largest first) in each cluster, and last the outliers, if there are any."""
+    counts = np.zeros((len(classes), found.n_clusters + (found.n_outliers > 0)), dtype=np.int64)
+    np.add.at(counts, (members, np.where(found.inside, found.labels, found.n_clusters)), 1)
     totals = counts.sum(axis=1)
     # Classes stand in the order of the clusters that hold most of them, so that a good match is a diagonal.
     largest = np.argsort(-totals, kind="stable")[:CLASSES]
