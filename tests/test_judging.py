@@ -23,6 +23,7 @@ from coterie.judging import (
     judged_batches,
     judged_sets,
     padded,
+    read_judged,
 )
 from coterie.models.judge import JudgeModel
 from coterie.recipes import read_recipe, recipe_from, run_recipe
@@ -89,11 +90,11 @@ def test_nothing_is_proposed_for_equal_points() -> None:
 def test_the_largest_cluster_may_stand_alone() -> None:
     labels = torch.cat((torch.full((50,), 1), torch.zeros(30, dtype=torch.int64), torch.full((60,), -1)))
     both = DrawnSet(torch.arange(140.0).unsqueeze(1), labels, "table", {})
-    alone = judging._largest_alone(both)
+    alone = judging.largest_alone(both)
     assert alone.x.squeeze(1).tolist() == list(range(50))
     assert alone.labels.tolist() == [0] * 50
     small = DrawnSet(both.x[20:80], labels[20:80], "table", {})
-    assert judging._largest_alone(small) is small
+    assert judging.largest_alone(small) is small
 
 
 def test_sets_are_made_kept_and_made_again_where_they_are_missing(
@@ -119,6 +120,7 @@ def test_sets_are_made_kept_and_made_again_where_they_are_missing(
     assert second.read_bytes() == lost
     assert first.stat().st_mtime_ns == kept
     assert all(map(same, judged_sets(TINY, config, 5, tmp_path), whole))
+    assert all(itertools.starmap(same, zip(read_judged(tmp_path), whole, strict=True)))
 
 
 def refused(*_: object, **__: object) -> None:

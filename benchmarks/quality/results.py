@@ -11,7 +11,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.quality import clam_data, dac_results, zero_shot_results
+from benchmarks.quality import (
+    clam_data,
+    dac_results,
+    judge_ablation_results,
+    judge_calibration_results,
+    zero_shot_results,
+    zero_shot_speed_results,
+)
 from benchmarks.quality.markdown import number, table
 from benchmarks.quality.records import REPOSITORY, Labels, Record, Results, best_record, read_records
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
@@ -269,6 +276,9 @@ class Page:
             "speeds": self.speeds,
             **dac_results.sections(RESULTS),
             "zero_shot": lambda: zero_shot_results.section(RESULTS),
+            "zero_shot_speed": lambda: zero_shot_speed_results.section(RESULTS),
+            "judge_calibration": lambda: judge_calibration_results.section(RESULTS),
+            "judge_ablations": lambda: judge_ablation_results.section(RESULTS),
         }
         for name, make in parts.items():
             template = template.replace(f"{{{{ {name} }}}}", make())

@@ -35,6 +35,7 @@ NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
 _STRIDE = 1_000_003
+_NAME = "judged-{}.safetensors"
 
 
 @final
@@ -128,6 +129,19 @@ def judged(drawn: DrawnSet, effort: Effort, seed: int) -> JudgedSet | None:
     )
 
 
+def largest_alone(drawn: DrawnSet) -> DrawnSet:
+    """The largest cluster of a set, as a set of its own, unless it is small."""
+    members = drawn.labels == int(torch.bincount(drawn.labels.clamp(min=0)[drawn.labels >= 0]).argmax())
+    if int(members.sum()) < FEWEST_ALONE:
+        return drawn
+    return DrawnSet(drawn.x[members], torch.zeros_like(drawn.labels[members]), drawn.kind, drawn.story)
+
+
+def read_judged(folder: Path) -> list[JudgedSet]:
+    """All judged sets that a folder has, in the order in which they were drawn."""
+    return [judged for path in sorted(folder.glob(_NAME.format("*"))) for judged in _read_part(path)]
+
+
 def judged_batches(sets: Sequence[JudgedSet], *, batch_size: int, generator: Generator) -> Iterator[JudgedBatch]:
     """Batches without end, drawn when they are asked for."""
     while True:
@@ -208,7 +222,7 @@ def _make_part(tasks: UniversalTasks, config: JudgingConfig, seed: int, part: ra
             effort: Effort = "balanced" if _happens(config.thorough, generator) else "fast"
             drawn = tasks.draw(generator)
             if _happens(config.single, generator):
-                drawn = _largest_alone(drawn)
+                drawn = largest_alone(drawn)
             one = judged(drawn, effort, place)
         for name, value in (("columns", one.columns), ("score", one.score), ("n_clusters", one.n_clusters)):
             tensors[f"{place}.{name}"] = value
@@ -230,15 +244,7 @@ def _read_part(path: Path) -> list[JudgedSet]:
 
 
 def _file(folder: Path, part: range) -> Path:
-    return folder / f"judged-{part.start:06d}.safetensors"
-
-
-def _largest_alone(drawn: DrawnSet) -> DrawnSet:
-    """The largest cluster of a set, as a set of its own, unless it is small."""
-    members = drawn.labels == int(torch.bincount(drawn.labels.clamp(min=0)[drawn.labels >= 0]).argmax())
-    if int(members.sum()) < FEWEST_ALONE:
-        return drawn
-    return DrawnSet(drawn.x[members], torch.zeros_like(drawn.labels[members]), drawn.kind, drawn.story)
+    return folder / _NAME.format(f"{part.start:06d}")
 
 
 def _happens(share: float, generator: Generator) -> bool:
