@@ -140,7 +140,7 @@ def test_batches_come_from_the_generator() -> None:
     sets = [made_up([float(place)], [0.5], [2]) for place in range(50)]
 
     def first_three(seed: int) -> list[Any]:
-        batches = judged_batches(sets, batch_size=8, generator=Generator().manual_seed(seed))
+        batches = judged_batches(sets, batch_size=8, shown=96, generator=Generator().manual_seed(seed))
         return [batch.columns.tolist() for batch in itertools.islice(batches, 3)]
 
     assert first_three(0) == first_three(0) != first_three(1)
@@ -210,7 +210,7 @@ def test_what_is_wrong_in_the_recipe_of_a_judge_is_told(changes: dict[str, Any],
         read_recipe(path)
 
 
-@pytest.mark.parametrize("changes", [{"tasks": {"kind": "gaussians", "max_points": 12}}, {"start": "judge-v1"}])
+@pytest.mark.parametrize("changes", [{"tasks": {"kind": "gaussians", "max_points": 12}}, {"start": "judge-v2"}])
 def test_a_judge_learns_from_universal_tasks_and_from_nothing(changes: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match='kind = "universal", and from nothing'):
         run_recipe(recipe_from(TOY | changes), tmp_path / "run")

@@ -9,7 +9,8 @@ work on different parts (``--only``) at once. One thread; a training of 600 step
 
 What every variant chooses for the held-out sets of more than one cluster is compared with the truth. Where an algorithm
 is left out, all that it was the first to propose is, even if another proposed the same; ranks are taken anew among what
-is left, agreements with other proposals are not. A set for which nothing is left counts as one cluster.
+is left, agreements with other proposals are not. A set for which nothing is left counts as one cluster. Refining, and
+how many rows are looked at, need rows, which judged sets do not have: ``judge_rows`` is about these.
 """
 
 import argparse
@@ -97,8 +98,6 @@ def variants(shop: Workshop) -> Iterator[Variant]:
         yield Variant("rule", name, 0, partial(_by_rule, shop, column))
     for name, column in PROPOSERS.items():
         yield Variant("proposers", name, every, partial(_without_proposer, shop, column))
-    # Refining what is chosen, and the number of rows that are judged, need the rows, which judged sets do not have: a
-    # part for each of them belongs here, and in PARTS.
 
 
 def _trained(shop: Workshop, *, sets: int | None = None, hidden: Sequence[int] = (), attends: bool = True) -> Outcome:

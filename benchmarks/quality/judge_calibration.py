@@ -27,7 +27,7 @@ from torch import Generator
 from benchmarks.quality.records import Record, append_line, current_commit, library_versions, read_records
 from benchmarks.quality.zero_shot_peers import JUDGE
 from coterie.estimators.base import one_thread
-from coterie.estimators.coterie_choice import Judge
+from coterie.estimators.coterie_judge import Judge
 from coterie.judging import largest_alone
 from coterie.metrics import adjusted_rand_index
 from coterie.proposals import Effort, propose

@@ -12,6 +12,7 @@ from torch import Generator, Tensor, nn
 
 from benchmarks.quality.records import Floats
 from coterie.evidence import BRIEF, CONTEXT, FEATURES, Geometry, ranks_of
+from coterie.evidence.columns import column_evidence
 from coterie.evidence.gaps import gap_evidence
 from coterie.evidence.modes import mode_evidence
 from coterie.evidence.moments import Moments
@@ -22,8 +23,9 @@ from coterie.evidence.partitions import Partitions
 from coterie.evidence.separation import separation_evidence
 from coterie.evidence.shape import shape_evidence
 from coterie.evidence.sizes import size_evidence
+from coterie.evidence.steps import STEPS
 from coterie.evidence.whole import whole
-from coterie.judging import JudgedSet, judged_batches
+from coterie.judging import SHOWN, JudgedSet, judged_batches
 from coterie.models.base import build
 from coterie.models.judge import ENOUGH, JudgeModel
 from coterie.recipes import Recipe
@@ -49,11 +51,13 @@ def _groups() -> dict[str, tuple[int, ...]]:
         "normal clouds": normality_evidence(geometry, parts, moments),
         "insides of clusters": shape_evidence(parts, moments),
         "pairs of clusters": pair_evidence(geometry, parts, moments),
+        "columns": column_evidence(geometry, parts),
     }
     evidence = {group: [*inside, *(f"rank of {name}" for name in inside)] for group, inside in names.items()}
     others = {
         "ranks": [name for name in BRIEF if name.startswith("rank of ")],
         "agreement with other proposals": list(CONTEXT),
+        "steps to fewer and more clusters": list(STEPS),
         "who proposed": [name for name in BRIEF if name.startswith(("by ", "on "))],
     }
     places = {name: place for place, name in enumerate(BRIEF)}
@@ -108,7 +112,8 @@ class Workshop:
         generator = Generator().manual_seed(self.recipe.seed)
         model = build(JudgeModel, self.recipe.model, generator)
         if not attends:
-            model.blocks = nn.ModuleList()
+            for member in model.members:
+                member.blocks = nn.ModuleList()
         training = self.training[:sets]
         model.accustom(torch.cat([one.columns for one in training]))
         usual = model.centre[list(hidden)]
@@ -120,7 +125,8 @@ class Workshop:
             columns[..., list(hidden)] = usual
             return columns
 
-        batches = judged_batches(training, batch_size=self.recipe.batch_size, generator=generator)
+        at_once = SHOWN if self.recipe.proposals is None else self.recipe.proposals.shown
+        batches = judged_batches(training, batch_size=self.recipe.batch_size, shown=at_once, generator=generator)
         settings = replace(self.recipe.train, steps=self.steps, keep_best=None, patience=None)
         train(
             model,

@@ -16,6 +16,8 @@ from benchmarks.quality import (
     dac_results,
     judge_ablation_results,
     judge_calibration_results,
+    judge_rows_results,
+    more_proposers,
     zero_shot_results,
     zero_shot_speed_results,
 )
@@ -279,6 +281,8 @@ class Page:
             "zero_shot_speed": lambda: zero_shot_speed_results.section(RESULTS),
             "judge_calibration": lambda: judge_calibration_results.section(RESULTS),
             "judge_ablations": lambda: judge_ablation_results.section(RESULTS),
+            "judge_rows": lambda: judge_rows_results.section(RESULTS),
+            "more_proposers": lambda: more_proposers.section(RESULTS),
         }
         for name, make in parts.items():
             template = template.replace(f"{{{{ {name} }}}}", make())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from sklearn.cluster import (
@@ -38,6 +38,8 @@ EVOC_COLUMNS: Final = 4
 SECONDS: Final = 120
 THREE_SEEDS: Final = (0, 1, 2)
 JUDGE: Final = str(Coterie().judge)
+Found: TypeAlias = Labels | tuple[Labels, float]
+"""A partition, perhaps with the agreement with the truth that the method expects of it."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Method:
     """A method by its name in the records, and what it can cope with."""
 
     name: str
-    fit: Callable[..., Labels]
+    fit: Callable[..., Found]
     """Of the rows and a seed, and then of k if it is told."""
     given_k: bool = False
     settings: Mapping[str, Setting] = field(default_factory=dict)
@@ -64,6 +66,12 @@ class Method:
             return version(self.package)
         except PackageNotFoundError:
             return None
+
+
+def in_two(found: Found) -> tuple[Labels, float | None]:
+    """The partition, and the confidence if there is one."""
+    labels, confidence = found if isinstance(found, tuple) else (found, None)
+    return np.asarray(labels, dtype=np.int64), confidence
 
 
 def kmeans_silhouette(X: Floats, seed: int, *, max_clusters: int) -> Labels:
@@ -161,10 +169,10 @@ def _search(name: str, fit: Callable[..., Labels], max_clusters: int, **changes:
     return Method(name, partial(fit, max_clusters=max_clusters), settings=settings, **changes)
 
 
-def coterie(X: Floats, seed: int, *, effort: Effort) -> Labels:
+def coterie(X: Floats, seed: int, *, effort: Effort) -> Found:
     """The zero-shot default, as it comes."""
-    labels: Labels = Coterie(effort=effort, random_state=seed).fit(X).labels_
-    return labels
+    model = Coterie(effort=effort, random_state=seed).fit(X)
+    return model.labels_, model.confidence_
 
 
 METHODS: Final = (

@@ -42,7 +42,7 @@ from benchmarks.quality.records import (
     read_records,
 )
 from benchmarks.quality.zero_shot_data import GROUPS, NOISE, BenchmarkSet, load, names
-from benchmarks.quality.zero_shot_peers import METHODS, Method, choose, noise_to_nearest
+from benchmarks.quality.zero_shot_peers import METHODS, Method, choose, in_two, noise_to_nearest
 from coterie.estimators.base import one_thread
 
 SUITE: Final = "zero-shot"
@@ -61,6 +61,8 @@ class Answer:
     partitions: Sequence[Labels]
     seconds: float
     failure: str = ""
+    confidence: float | None = None
+    """Agreement that the method expects of the first partition."""
 
 
 @dataclass
@@ -126,11 +128,12 @@ def _serve(connection: Connection, method: Method) -> None:
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(began + method.seconds), most))
         try:
             with one_thread():
-                partitions = [np.asarray(method.fit(X, seed, *each), dtype=np.int64) for each in told]
+                found = [in_two(method.fit(X, seed, *each)) for each in told]
         except BREAKDOWNS as error:
             connection.send(Answer([], 0.0, f"failed: {type(error).__name__}: {error}"[:300]))
         else:
-            connection.send(Answer(partitions, (time.process_time() - began) / len(told)))
+            seconds = (time.process_time() - began) / len(told)
+            connection.send(Answer([labels for labels, _ in found], seconds, confidence=found[0][1]))
 
 
 def run(one: BenchmarkSet, method: Method, seed: int, cluster: Callable[..., Answer]) -> Record:
@@ -146,6 +149,8 @@ def run(one: BenchmarkSet, method: Method, seed: int, cluster: Callable[..., Ans
         return replace(blank, note=answer.failure)
     chosen = [answer.partitions[ks.index(k) if method.given_k else 0] for k in one.ks]
     metrics, k = _measure(one, X, chosen)
+    if answer.confidence is not None:
+        metrics = {**metrics, "confidence": round(answer.confidence, 6)}
     return replace(blank, metrics=metrics, k=k, seconds=round(answer.seconds, 4))
 
 

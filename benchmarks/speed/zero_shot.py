@@ -40,7 +40,7 @@ from benchmarks.quality.records import (
     read_records,
 )
 from benchmarks.quality.zero_shot_data import NOISE
-from benchmarks.quality.zero_shot_peers import JUDGE, Method, choose, coterie
+from benchmarks.quality.zero_shot_peers import JUDGE, Method, choose, coterie, in_two
 from coterie.metrics import adjusted_rand_index
 
 OUT: Final = Path("benchmarks/results/speed_zero_shot.jsonl")
@@ -116,7 +116,7 @@ def measure(method: Method, rows: int, runs: int, on_fit: Callable[[], None]) ->
     on_fit()
     for _ in range(runs):
         began = time.perf_counter()
-        labels = np.asarray(method.fit(X, SEED, *told))
+        labels, _ = in_two(method.fit(X, SEED, *told))
         seconds.append(time.perf_counter() - began)
         on_fit()
     return Measured(

@@ -20,7 +20,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
-from coterie.evidence import brief_of
+from coterie.evidence import Case
 from coterie.metrics import adjusted_rand_index
 from coterie.models.judge import JudgeModel
 from coterie.proposals import Effort, propose
@@ -31,6 +31,8 @@ PART = 20
 """Judged sets in a file."""
 FEWEST_ALONE = 40
 """Points that a cluster must have to be shown as a set of its own."""
+SHOWN = 96
+"""Most proposals for a set that one step of training sees, unless said otherwise."""
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
@@ -51,12 +53,16 @@ class JudgingConfig:
     """Share of the sets that get the proposals of "balanced" effort; the others get those of "fast"."""
     single: float = 0.15
     """Share of the sets that are one cluster of a larger set."""
+    shown: int = SHOWN
+    """Most proposals for a set that one step of training sees, drawn by chance."""
 
     def __post_init__(self) -> None:
         if self.sets < 1 or self.held_out < 1:
             raise ConfigError(f"sets={self.sets} and held_out={self.held_out} must both be at least 1.")
         if not (0.0 <= self.thorough <= 1.0 and 0.0 <= self.single < 1.0):
             raise ConfigError(f"thorough={self.thorough} and single={self.single} must be shares.")
+        if self.shown < 2:
+            raise ConfigError(f"shown={self.shown} must be at least 2.")
 
 
 @final
@@ -122,7 +128,7 @@ def judged(drawn: DrawnSet, effort: Effort, seed: int) -> JudgedSet | None:
     told = truth >= 0
     scores = [adjusted_rand_index(truth[told], each.labels[told]) for each in proposals]
     return JudgedSet(
-        columns=torch.from_numpy(brief_of(x, proposals)),
+        columns=torch.from_numpy(Case.of(x, proposals).brief()),
         score=torch.tensor(scores, dtype=torch.float32),
         n_clusters=torch.tensor([each.n_clusters for each in proposals]),
         truth=len(np.unique(truth[told])),
@@ -142,23 +148,34 @@ def read_judged(folder: Path) -> list[JudgedSet]:
     return [judged for path in sorted(folder.glob(_NAME.format("*"))) for judged in _read_part(path)]
 
 
-def judged_batches(sets: Sequence[JudgedSet], *, batch_size: int, generator: Generator) -> Iterator[JudgedBatch]:
-    """Batches without end, drawn when they are asked for."""
+def judged_batches(
+    sets: Sequence[JudgedSet], *, batch_size: int, shown: int, generator: Generator
+) -> Iterator[JudgedBatch]:
+    """Batches without end, drawn when they are asked for, with at most so many proposals for each set."""
     while True:
         chosen = torch.randint(len(sets), (batch_size,), generator=generator).tolist()
-        yield padded([sets[place] for place in chosen])
+        yield padded([_some(sets[place], shown, generator) for place in chosen])
+
+
+def _some(one: JudgedSet, at_most: int, generator: Generator) -> JudgedSet:
+    """Of the proposals for a set, at most so many, drawn by chance: steps are faster, and no two are alike."""
+    if len(one.score) <= at_most:
+        return one
+    kept = torch.randperm(len(one.score), generator=generator)[:at_most]
+    return JudgedSet(one.columns[kept], one.score[kept], one.n_clusters[kept], one.truth)
 
 
 def padded(sets: Sequence[JudgedSet]) -> JudgedBatch:
     """Judged sets as one batch."""
     most = max(len(one.score) for one in sets)
     columns = torch.zeros((len(sets), most, sets[0].columns.shape[1]))
-    score, valid = torch.zeros((len(sets), most)), torch.zeros((len(sets), most), dtype=torch.bool)
+    score, doublings, valid = (torch.zeros((len(sets), most)) for _ in range(3))
     for row, one in enumerate(sets):
         columns[row, : len(one.score)] = one.columns
         score[row, : len(one.score)] = one.score
-        valid[row, : len(one.score)] = True
-    return JudgedBatch(columns, score, valid, torch.tensor([one.truth == 1 for one in sets]))
+        doublings[row, : len(one.score)] = (one.n_clusters / one.truth).log2().abs()
+        valid[row, : len(one.score)] = 1.0
+    return JudgedBatch(columns, score, doublings, valid > 0, torch.tensor([one.truth == 1 for one in sets]))
 
 
 @torch.no_grad()

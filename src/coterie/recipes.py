@@ -212,7 +212,7 @@ def _run_judge(
     model.accustom(torch.cat([one.columns for one in training]))
     train(
         model,
-        judged_batches(training, batch_size=recipe.batch_size, generator=generator),
+        judged_batches(training, batch_size=recipe.batch_size, shown=proposals.shown, generator=generator),
         recipe.train,
         generator=generator,
         on_log=on_log,

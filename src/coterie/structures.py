@@ -50,6 +50,8 @@ class JudgedBatch:
     """What is known about each proposal."""
     score: Float[Tensor, "B R"]
     """Adjusted Rand index of each with the truth; of no meaning where the truth is one cluster."""
+    doublings: Float[Tensor, "B R"]
+    """How often the true number of clusters must be doubled or halved to be that of each."""
     valid: Bool[Tensor, "B R"]
     """True where there is a proposal."""
     single: Bool[Tensor, " B"]

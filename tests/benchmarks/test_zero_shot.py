@@ -14,7 +14,7 @@ from sklearn.datasets import make_blobs
 from benchmarks.quality import zero_shot_peers, zero_shot_results, zero_shot_suite
 from benchmarks.quality.records import Floats, Labels, Record, Setting, read_records
 from benchmarks.quality.zero_shot_data import BenchmarkSet, load, names
-from benchmarks.quality.zero_shot_peers import METHODS, Method, choose, noise_to_nearest
+from benchmarks.quality.zero_shot_peers import METHODS, Method, choose, in_two, noise_to_nearest
 from benchmarks.quality.zero_shot_results import BLOCKS, best_stored, block_tables, newest, section, summarise
 from benchmarks.quality.zero_shot_suite import Answer, Told, Worker
 from coterie.errors import InputError
@@ -35,7 +35,7 @@ def record(method: str, data: str, seed: int = 0, *, given_k: bool = False, n: i
 
 
 def in_this_process(worker: Worker, X: Floats, seed: int, told: Sequence[Told]) -> Answer:
-    return Answer([worker.method.fit(X, seed, *each) for each in told], 1.0)
+    return Answer([in_two(worker.method.fit(X, seed, *each))[0] for each in told], 1.0)
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from coterie import Coterie
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import InputError, WeightsError
 from coterie.estimators import load_model
-from coterie.estimators.coterie import JUDGED_ROWS
 from coterie.estimators.coterie_choice import Outliers, Partitioner, assign
+from coterie.estimators.coterie_judge import JUDGED_ROWS
 from coterie.proposals import Proposal, Rule
 from coterie.registry import load_pretrained
 from tests.proposals.sets import blobs
@@ -251,12 +251,12 @@ def test_files_that_hold_no_judge_are_refused(rows: Floats, tmp_path: Path) -> N
         quick(n_clusters=2, judge="dac-plane-v1").fit(rows)
     with pytest.raises(WeightsError, match="No weights are called 'zebra'"):
         quick(n_clusters=2, judge="zebra").fit(rows)
-    tensors, card = load_pretrained("judge-v1")
+    tensors, card = load_pretrained("judge-v2")
     path = tmp_path / "judge.safetensors"
     save_checkpoint(path, tensors, {key: value for key, value in card.items() if key != "calibration"}, force=True)
     with pytest.raises(WeightsError, match=r"lacks part of a judge \('calibration'\)"):
         quick(n_clusters=2, judge=path).fit(rows)
-    narrow = {name: value[:, :5] if name == "embed.0.weight" else value for name, value in tensors.items()}
+    narrow = {name: value[:, :5] if name.endswith("embed.0.weight") else value for name, value in tensors.items()}
     narrow |= {name: tensors[name][:5] for name in ("centre", "spread")}
     save_checkpoint(
         path, narrow, card | {"model": card["model"] | {"n_columns": 5}, "columns": list("abcde")}, force=True

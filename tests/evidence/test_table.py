@@ -157,7 +157,10 @@ def test_scale_place_and_rotation_do_not_matter(
     x, labels, rng = problem
     expected = evidence_of(Geometry.of(x), labels)
     turn = np.linalg.qr(rng.normal(size=(x.shape[1], x.shape[1])))[0]
-    assert_alike(evidence_of(Geometry.of((x @ turn + shift) * 10.0**log_scale), labels), expected)
+    turned, moved = (evidence_of(Geometry.of((each + shift) * 10.0**log_scale), labels) for each in (x @ turn, x))
+    by_columns = FEATURES.index("column_best")  # from here on, evidence is about the columns as they are
+    assert_alike(turned[:, :by_columns], expected[:, :by_columns])
+    assert_alike(moved[:, by_columns:], expected[:, by_columns:])
 
 
 DEGENERATE = {

@@ -14,7 +14,7 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.config import from_dict
-from coterie.estimators.coterie_choice import Judge
+from coterie.estimators.coterie_judge import Judge
 from coterie.models import MODELS
 from coterie.models.base import SetModel, build
 from coterie.proposals import propose

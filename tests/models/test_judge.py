@@ -1,5 +1,7 @@
 """The judge of partitions: laws of the network, and that it learns what it is for."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Generator, Tensor
@@ -25,7 +27,8 @@ def batch(seed: int = 0, sets: int = 8) -> JudgedBatch:
     single = torch.rand(sets, generator=source) < 0.3
     columns[..., 2] += 4.0 * single.unsqueeze(1)
     valid = torch.arange(12) < torch.randint(3, 13, (sets, 1), generator=source)
-    return JudgedBatch(columns, (columns[..., 1] * 2).sigmoid(), valid, single)
+    score = (columns[..., 1] * 2).sigmoid()
+    return JudgedBatch(columns, score, torch.zeros_like(score), valid, single)
 
 
 def test_permuting_proposals_permutes_scores() -> None:
@@ -49,22 +52,43 @@ def test_masking_equals_removal() -> None:
 def test_a_perfect_prediction_has_no_error_and_a_sure_choice_no_regret() -> None:
     model, shown = judge(hidden_columns=0.0), batch()
     truth = shown.score.logit()
-    model._judge = lambda *_: (truth, 100.0 * shown.single - 50.0)  # type: ignore[method-assign]
+    model.members[0].forward = lambda *_: (truth, 100.0 * shown.single - 50.0)
     parts = model.loss(shown, Generator().manual_seed(0)).parts
     assert parts["error"] == pytest.approx(0.0, abs=1e-5)
     assert parts["single"] == pytest.approx(0.0, abs=1e-5)
-    model._judge = lambda *_: (100.0 * truth, shown.single.float())  # type: ignore[method-assign]
+    model.members[0].forward = lambda *_: (100.0 * truth, shown.single.float())
     assert model.loss(shown, Generator().manual_seed(0)).parts["regret"] == pytest.approx(0.0, abs=1e-4)
 
 
 def test_scores_of_single_sets_count_for_nothing() -> None:
     model, shown = judge(), batch()
     assert shown.single.any()
-    other = JudgedBatch(
-        shown.columns, torch.where(shown.single.unsqueeze(1), 0.123, shown.score), shown.valid, shown.single
-    )
+    alone = shown.single.unsqueeze(1)
+    other = replace(shown, score=torch.where(alone, 0.123, shown.score), doublings=torch.where(alone, 2.0, 0.0))
     first, second = (model.loss(each, Generator().manual_seed(0)).total for each in (shown, other))
     torch.testing.assert_close(first, second)
+
+
+def test_a_wrong_number_of_clusters_makes_a_choice_worth_less() -> None:
+    weight = 0.2
+    model, shown = judge(hidden_columns=0.0, number_weight=weight), batch()
+    sure = 100.0 * torch.nn.functional.one_hot(torch.zeros(8, dtype=torch.int64), 12).float()
+    model.members[0].forward = lambda *_: (sure, shown.single.float())
+    alike = replace(shown, score=torch.full_like(shown.score, 0.7))
+    for doublings, lost in ((0.0, 0.0), (1.0, weight), (9.0, 3.0 * weight)):
+        off = torch.zeros_like(shown.score)
+        off[:, 0] = doublings  # the first is chosen; all others have the true number
+        regret = model.loss(replace(alike, doublings=off), Generator().manual_seed(0)).parts["regret"]
+        assert regret == pytest.approx(lost, abs=1e-5)
+
+
+def test_the_judgement_is_the_mean_of_the_members() -> None:
+    model, columns = judge(members=3).double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
+    score, single = model(columns)
+    each = [member(columns, None) for member in model.members]
+    torch.testing.assert_close(score, torch.stack([one for one, _ in each]).mean(dim=0))
+    torch.testing.assert_close(single, torch.stack([one for _, one in each]).mean(dim=0))
+    assert not torch.allclose(each[0][0], each[1][0])
 
 
 def test_what_is_usual_is_learnt_from_the_columns() -> None:

@@ -21,7 +21,7 @@ from coterie.report import render_report
 from coterie.report.alternatives import ALTERNATIVES, alternatives_of
 from coterie.report.charts import membership_histogram, silhouettes
 from coterie.report.findings import gather
-from coterie.report.judgement import FAMILIES, judgement_of
+from coterie.report.judgement import FAMILIES, described, judgement_of
 from coterie.report.profile import describe_clusters, feature_statistics
 from tests.report.test_report import FakeClusterer, Structure, points_of, wine
 
@@ -34,7 +34,8 @@ def taken_number(model: Coterie) -> int:
 
 
 def proposal(n_clusters: int, score: float, algorithm: str = "k-means") -> dict[str, Any]:
-    return {"algorithm": algorithm, "columns": "standardised", "n_clusters": n_clusters, "score": score}
+    words = {"algorithm": algorithm, "refined": False, "columns": "standardised"}
+    return {**words, "n_clusters": n_clusters, "score": score}
 
 
 @dataclass
@@ -230,3 +231,9 @@ def test_alternatives_are_near_and_keep_their_colours() -> None:
         assert sorted(group.colour for group in each.groups)[-1] == each.n_colours - 1
         assert len(each.groups) == each.n_clusters == len(set(each.labels))
         assert len({0, 1, 2} & set(each.labels)) == min(3, each.n_clusters)
+
+
+def test_a_refined_proposal_is_called_so() -> None:
+    plain = proposal(3, 0.5)
+    assert described(plain).startswith("3 clusters by k-means on ")
+    assert described(plain | {"refined": True}).startswith("3 clusters by k-means, refined on ")

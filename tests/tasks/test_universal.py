@@ -78,7 +78,7 @@ def test_sizes_vary(drawn: list[DrawnSet]) -> None:
     assert float(points.log().mean()) == pytest.approx((math.log(50) + math.log(250)) / 2, abs=0.08)
     clusters = Counter(int(one.labels.max()) + 1 for one in drawn)
     assert set(range(2, 11)) <= set(clusters)
-    assert max(clusters) > 20
+    assert max(clusters) >= 20  # that many need more points than most of these sets have
     assert 0.15 < clusters[2] / MANY < 0.45
     widths = Counter(one.x.shape[1] for one in drawn)
     assert {1, 2, 3, 4, 5} <= set(widths)
@@ -106,6 +106,7 @@ def test_everything_comes_up(drawn: list[DrawnSet]) -> None:
     assert set(parts_of(drawn, "extents")) == {"equal", "varied", "contrast"}
     for yes in ("warped", "bridges"):
         assert set(parts_of(drawn, yes)) == {"yes", "no"}
+    assert set(parts_of(drawn, "irrelevant_groups")) == set("23456")
     irrelevant = [float(share) for share in parts_of(drawn, "irrelevant")]
     assert min(irrelevant) == 0
     assert 0.5 < max(irrelevant) <= 0.7

@@ -14,7 +14,6 @@ from coterie.data.tables import TableEncoder
 from coterie.errors import InputError
 from coterie.estimators.base import Clusterer, generator_from, one_thread
 from coterie.estimators.coterie_choice import (
-    Judge,
     Opinions,
     Outliers,
     Partitioner,
@@ -26,10 +25,9 @@ from coterie.estimators.coterie_choice import (
     means_of,
     relative_scales,
 )
+from coterie.estimators.coterie_judge import JUDGED_ROWS, REFINING_ROUNDS, Judge, Refining
 from coterie.proposals import Effort, Proposal, propose
 
-JUDGED_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}
-"""Rows that proposals are made for and judged on."""
 UNSURE = 0.25
 """Predicted agreement below which the result says that it is little more than a guess."""
 ANOTHER = 0.9
@@ -124,7 +122,7 @@ class Coterie(Clusterer):
         granularity: float = 0.0,
         effort: Effort = "balanced",
         keep_ids: bool = False,
-        judge: str | Path = "judge-v1",
+        judge: str | Path = "judge-v2",
         random_state: Any = None,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -163,11 +161,8 @@ class Coterie(Clusterer):
         kept = drawn(len(encoded), JUDGED_ROWS[self.effort], seed)
         rows = self._in_units(encoded[kept])
         notes = []
-        if len(kept) < len(encoded):
-            notes.append(
-                f"{len(kept):,} of the {len(encoded):,} rows, drawn by chance, were clustered; what was found in them "
-                "takes the others"
-            )
+        if (few := f"{len(kept):,}") != (many := f"{len(encoded):,}"):
+            notes.append(f"{few} of the {many} rows, drawn by chance, were clustered; what was found takes the others")
         proposals = propose(
             rows,
             effort=self.effort,
@@ -181,7 +176,9 @@ class Coterie(Clusterer):
                 f"n_clusters={self.n_clusters}, but the {len(rows):,} rows that are looked at have fewer distinct "
                 "values. Ask for fewer clusters."
             )
-        self._opinions: Opinions | None = Judge.called(self.judge).opinions(rows, proposals) if proposals else None
+        judge, rounds = Judge.called(self.judge), REFINING_ROUNDS[self.effort]
+        refining = Refining(rounds, self.granularity, self.max_clusters, keep_number=self.n_clusters is not None)
+        self._opinions: Opinions | None = judge.opinions(rows, proposals, refining) if proposals else None
         self._settle(rows, notes)
         self._label(encoded, before)
         self.notes_ = tuple(notes)
@@ -317,6 +314,7 @@ class Coterie(Clusterer):
             self.confidence_ = float(opinions.scores[chosen])
             notes.append(
                 f"of {len(opinions.proposals)} proposals, that of {winner.algorithm} on {winner.view} columns was taken"
+                f"{', refined' if winner.refined else ''}"
             )
             if self.confidence_ < UNSURE:
                 notes.append(

@@ -1,27 +1,19 @@
-"""Proposals -> the judge's opinion of each -> the one that is taken, and how it assigns any row."""
+"""The judge's opinion of each proposal -> the one that is taken, and how it assigns any row."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
 from typing import Any, Self, final, get_args
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.special import expit
-from torch import Generator
 
-from coterie.config import from_dict
 from coterie.data.tables import TableEncoder
-from coterie.errors import InputError, WeightsError
-from coterie.evidence import BRIEF, brief_of, rand_indices
-from coterie.models.base import build
-from coterie.models.judge import JudgeModel
+from coterie.errors import InputError
+from coterie.evidence import rand_indices
 from coterie.proposals import Assignment, Effort, Proposal, View, fit_views
-from coterie.registry import load_pretrained, pretrained_names
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -34,60 +26,10 @@ BLOCK_ROWS = 1 << 16
 """Rows that are assigned at once."""
 FARTHEST_SCALE = 200.0
 """Natural logarithm beyond which one column's scale over another's makes no difference."""
+TOLERANCE = 0.4
+"""Logits by which a proposal may fall short of the best and still be taken, if it has fewer clusters."""
 PULL = 0.5
 """By how much a granularity of one favours twice the number of clusters, in logits of the predicted score."""
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Judge:
-    """The network, and how its predictions are brought to mean what they say."""
-
-    network: JudgeModel
-    slope: float
-    offset: float
-
-    @classmethod
-    def of(cls, weights: str | Path) -> Self:
-        """The judge of that name or in that file."""
-        tensors, card = load_pretrained(weights)
-        if card.get("method") != "judge":
-            raise WeightsError(
-                f"judge={str(weights)!r} has weights of the method {card.get('method')!r}, not of a judge. "
-                "Name other weights."
-            )
-        try:
-            network = build(JudgeModel, from_dict(JudgeModel.Config, card["model"]), Generator())
-            network.load_state_dict(tensors)
-            calibration = card["calibration"]
-            if card["columns"] != list(BRIEF):
-                raise WeightsError(
-                    f"judge={str(weights)!r} reads {network.config.n_columns} numbers about a proposal, and not the "
-                    f"{len(BRIEF)} that this version lays before it. Train it again from its recipe."
-                )
-            return cls(network.eval(), float(calibration["slope"]), float(calibration["offset"]))
-        except (KeyError, RuntimeError) as error:
-            raise WeightsError(f"judge={str(weights)!r} lacks part of a judge ({error}). Save it again.") from error
-
-    @classmethod
-    def called(cls, weights: str | Path) -> "Judge":
-        """As ``of``, but one that ships is read once only."""
-        if not isinstance(weights, str | Path):
-            raise InputError(f"judge={weights!r} must be the name of weights that ship, or the path of a file.")
-        return _shipped_judge(str(weights)) if weights in pretrained_names("judge") else cls.of(weights)
-
-    @torch.no_grad()
-    def opinions(self, rows: Floats, proposals: Sequence[Proposal]) -> "Opinions":
-        """What the judge thinks of the proposals for the rows; there is at least one."""
-        columns = torch.from_numpy(brief_of(rows, proposals)).unsqueeze(0)
-        logits, single = self.network(columns)
-        calibrated = self.slope * logits.squeeze(0).double().numpy() + self.offset
-        return Opinions(rows, list(proposals), calibrated, float(single.sigmoid()))
-
-
-@cache
-def _shipped_judge(name: str) -> Judge:
-    return Judge.of(name)
 
 
 @final
@@ -109,9 +51,14 @@ class Opinions:
         return scores
 
     def choice(self, granularity: float = 0.0) -> int:
-        """Place of the proposal that is taken; a positive granularity favours many clusters."""
+        """Place of the proposal that is taken: of those about as good as the best, the best with the fewest clusters.
+
+        A positive granularity favours many clusters.
+        """
         n_clusters = np.array([each.n_clusters for each in self.proposals])
-        return int((self.logits + granularity * PULL * np.log2(n_clusters)).argmax())
+        leaning = self.logits + granularity * PULL * np.log2(n_clusters)
+        good = leaning >= leaning.max() - TOLERANCE
+        return int(np.where(good & (n_clusters == n_clusters[good].min()), leaning, -np.inf).argmax())
 
     def ranking(self) -> list[int]:
         """Places of the proposals, the best first."""
@@ -153,6 +100,7 @@ class Opinions:
         proposal = self.proposals[place]
         return {
             "algorithm": proposal.algorithm,
+            "refined": proposal.refined,
             "columns": proposal.view,
             "n_clusters": proposal.n_clusters,
             "score": float(self.scores[place]),

@@ -38,6 +38,8 @@ class Geometry:
 
     n_columns: int
     """D of the rows as given."""
+    columns: Float[Reals, "N D"]
+    """Rows as given, about their mean."""
     rows: Float[Reals, "N A"]
     """Rows on their principal axes, the widest first; the sign of each axis makes its skewness positive."""
     squares: Float[Reals, " N"]
@@ -94,6 +96,7 @@ class Geometry:
         peaks = modes.leading(MOST_MODES, log_cores)
         return cls(
             n_columns=scaled.shape[1],
+            columns=scaled,
             rows=_principal(scaled),
             squares=np.einsum("nd,nd->n", scaled, scaled),
             distances=distances,

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.stats import rankdata
 
+from coterie.evidence.columns import column_evidence
 from coterie.evidence.gaps import gap_evidence
 from coterie.evidence.geometry import Geometry
 from coterie.evidence.modes import mode_evidence
@@ -161,6 +162,13 @@ FEATURES: tuple[str, ...] = (
     "border_sparsity_notable",
     "conductance_rows",
     "density_validity_notable",
+    # columns
+    "column_best",
+    "column_top_3",
+    "column_median",
+    "columns_mattering",
+    "columns_mostly_explained",
+    "columns_idle",
 )
 """Names of the columns of evidence, in their order. New ones go to the end, since judges are trained on this order."""
 
@@ -204,6 +212,7 @@ def evidence_of(geometry: Geometry, labels: Int[Labels, "R N"]) -> Float[Singles
             **normality_evidence(geometry, parts, moments),
             **shape_evidence(parts, moments),
             **pair_evidence(geometry, parts, moments),
+            **column_evidence(geometry, parts),
         }
         for column, name in enumerate(FEATURES):
             table[start:stop, column] = found[name]

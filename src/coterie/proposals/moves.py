@@ -84,7 +84,7 @@ def _written_down(
     for labels, rule in moves:
         ordered, n_clusters = by_size(labels[first])
         if n_clusters in accepted:
-            result = replace(original, labels=ordered, n_clusters=n_clusters, rule=rule)
+            result = replace(original, labels=ordered, n_clusters=n_clusters, rule=rule, refined=True)
             found.setdefault(ordered.tobytes(), result)
     return list(found.values())[1:]
 

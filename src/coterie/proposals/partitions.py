@@ -64,6 +64,8 @@ class Proposal:
         The form of the columns that it saw: "raw", "standardised", "whitened" or "ranks".
     rule : {"centres", "gaussians", "neighbours"}
         How new rows are to be assigned, if this partition wins.
+    refined : bool
+        Whether it is a step away from what the algorithm proposed.
     """
 
     labels: Labels
@@ -71,6 +73,7 @@ class Proposal:
     algorithm: Algorithm
     view: str
     rule: Rule
+    refined: bool = False
 
 
 def by_size(labels: npt.NDArray[np.integer]) -> tuple[Labels, int]:

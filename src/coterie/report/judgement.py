@@ -189,7 +189,7 @@ def judgement_of(model: object) -> Judgement | None:
 def described(proposal: Mapping[str, Any]) -> str:
     """Write a proposal in words."""
     return (
-        f"{count(proposal['n_clusters'], 'cluster')} by {proposal['algorithm']} on "
+        f"{count(proposal['n_clusters'], 'cluster')} by {_proposer(proposal)} on "
         f"{_COLUMNS.get(proposal['columns'], proposal['columns'])}, score {_score(proposal['score'])}"
     )
 
@@ -233,13 +233,17 @@ def _warning(model: JudgedClusterer) -> str:
     return "There may be no groups in this table, or none that these columns show."
 
 
+def _proposer(proposal: Mapping[str, Any]) -> str:
+    return f"{proposal['algorithm']}{', refined' if proposal['refined'] else ''}"
+
+
 def _family(proposal: Mapping[str, Any]) -> str:
     return FAMILIES.get(proposal["algorithm"], _OTHER)
 
 
 def _row(proposal: Mapping[str, Any], taken: Mapping[str, Any] | None) -> ProposalRow:
     return ProposalRow(
-        algorithm=proposal["algorithm"],
+        algorithm=_proposer(proposal),
         family=_family(proposal),
         columns=proposal["columns"],
         n_clusters=proposal["n_clusters"],

@@ -21,7 +21,7 @@ LEAST_SPREAD: Final = 1e-6
 FEW: Final = 4
 """Points of a cluster that must be asked before it can count as hidden."""
 HIDDEN: Final = 0.2
-"""A cluster of which a smaller share is told is hidden in others."""
+"""A cluster of which a smaller share of what is wanted is told is hidden in others."""
 
 
 @final
@@ -95,7 +95,7 @@ def settle(draft: Draft, wanted: Wanted) -> tuple[Float[Tensor, "N D"], float] |
     for _ in range(STEPS):
         x = draft.build(looseness)
         seen = look(x, draft.labels)
-        hidden = seen.worst < HIDDEN
+        hidden = seen.worst < HIDDEN * wanted.low
         if wanted.low <= seen.agreement <= wanted.high and not hidden:
             return x, seen.agreement
         if hidden or seen.agreement < wanted.low:

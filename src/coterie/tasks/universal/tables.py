@@ -54,11 +54,11 @@ def _factors(members: Members, width: int, dice: Dice, story: Story) -> Builder:
     means = means * dice.number(0, 1) + own * dice.normal(members.n_clusters, relevant)
     deviations = _correlated(members, relevant, dice, story)
     places = members.spread(means)
-    if dice.happens(0.12) and members.n_points >= 30 * members.n_clusters:
+    if dice.happens(0.2) and members.n_points >= 30 * members.n_clusters:
         story["parts"] = "several"
-        parts = dice.integer(2, 3)
+        parts = dice.integer(2, 4)
         part = dice.integers(0, parts - 1, members.n_points)
-        places = places + dice.number(0.2, 0.45) * dice.normal(members.n_clusters, parts, relevant)[members.owner, part]
+        places = places + dice.number(0.2, 0.6) * dice.normal(members.n_clusters, parts, relevant)[members.owner, part]
     return _as_table(lambda looseness: places + looseness * deviations, relevant, members, width, dice, story)
 
 
@@ -111,6 +111,12 @@ def _as_table(build: Builder, relevant: int, members: Members, width: int, dice:
     if width - relevant > 2 and dice.happens(0.5):
         rank = dice.integer(1, 3)
         noise = noise + dice.normal(members.n_points, rank) @ dice.normal(rank, width - relevant)
+    if width > relevant and dice.happens(0.5):
+        # Rows of a real table also group by what nobody asked for.
+        story["irrelevant_groups"] = groups = dice.integer(2, 6)
+        strength = dice.log_number(0.5, 2.5)
+        places = strength * dice.normal(groups, width - relevant)
+        noise = noise + places[dice.integers(0, groups - 1, members.n_points)]
     order = dice.order(width)
     dress = draw_dress(width, dice)
     story["columns"] = dress.style

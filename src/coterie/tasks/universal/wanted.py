@@ -10,7 +10,7 @@ from coterie.tasks.universal.dice import Dice
 CLEAR: Final = 0.97
 TOLERANCE: Final = 0.03
 DEGREES: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {"touching": (0.86, CLEAR), "overlapping": (0.7, 0.86), "hazy": (0.58, 0.7)}
+    {"touching": (0.86, CLEAR), "overlapping": (0.7, 0.86), "hazy": (0.58, 0.7), "faint": (0.35, 0.58)}
 )
 """Agreement at the two ends of each degree below clear."""
 
@@ -34,7 +34,9 @@ JOINT: Final = Clarity(MappingProxyType({"clear": 0.8, "touching": 0.2}), 0.3)
 """Nested and interleaved clusters: the same, and the gap between them may be wide."""
 CROSSING: Final = Clarity(MappingProxyType({"touching": 1.0}), 1.0)
 """Clusters that have some places in common."""
-TABLE: Final = Clarity(MappingProxyType({"clear": 0.27, "touching": 0.26, "overlapping": 0.27, "hazy": 0.2}), 0.3)
+TABLE: Final = Clarity(
+    MappingProxyType({"clear": 0.24, "touching": 0.22, "overlapping": 0.22, "hazy": 0.16, "faint": 0.16}), 0.3
+)
 """Classes of tables, of all degrees."""
 
 
