@@ -193,6 +193,13 @@ def test_confidence_in_words(confidence: float, words: str) -> None:
     assert [row.taken for row in found.rows] == [True, False]
 
 
+@pytest.mark.parametrize(("n_clusters", "score", "said"), [(5, 0.62, True), (5, 0.9, False), (2, 0.62, False)])
+def test_fewer_clusters_than_the_highest_has_are_explained(n_clusters: int, score: float, said: bool) -> None:
+    found = judgement_of(FakeJudged(3, 0.6, [proposal(n_clusters, score), proposal(3, 0.6)]))
+    assert found is not None
+    assert ("the fewest clusters are taken" in found.verdict.meaning) is said
+
+
 def test_a_dial_that_was_turned_is_said_to_be() -> None:
     better = proposal(3, 0.8, "spectral")
     found = judgement_of(FakeJudged(9, 0.2, [better, proposal(9, 0.2)], runner_up_=better))

@@ -6,8 +6,10 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from coterie.estimators.coterie import UNSURE
+from coterie.estimators.coterie_choice import TOLERANCE
 from coterie.report.charts import Axis, axis_over
 from coterie.report.wording import count, percent
 
@@ -214,9 +216,19 @@ def _verdict(model: JudgedClusterer) -> Verdict:
         words=next((words for least, words in _WORDS if confidence >= least), "Little more than a guess"),
         figure=f"The judge expects an agreement of {_score(confidence)} with the true groups.",
         meaning="1 would mean the very same groups, 0 no more than chance (adjusted Rand index)."
+        + _fewer(taken, model.proposals_[0])
         + _dissolved(taken["n_clusters"] - model.n_clusters_),
         warning=_warning(model) if confidence < UNSURE else "",
     )
+
+
+def _fewer(taken: Mapping[str, Any], best: Mapping[str, Any]) -> str:
+    """Say why it is not the highest score that was taken, if that is the reason."""
+    highest, own = logit(np.clip([best["score"], taken["score"]], 1e-9, 1.0 - 1e-9))
+    about_as_good = highest - own <= TOLERANCE
+    if best["n_clusters"] <= taken["n_clusters"] or not about_as_good:
+        return ""
+    return f" Of proposals about as good as the highest ({described(best)}), the fewest clusters are taken."
 
 
 def _dissolved(n: int) -> str:
