@@ -35,3 +35,18 @@ def test_commands_on_the_page_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         assert program == "coterie"
         assert main(arguments) == 0, line
     assert (tmp_path / "predicted.csv").read_bytes() == (tmp_path / "wine_clusters.csv").read_bytes()
+
+
+def test_what_the_first_line_of_the_readme_prints_is_what_it_shows(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```text\n(.*?)```\n", readme, flags=re.DOTALL)[0]
+    command = re.findall(r"&& (coterie cluster .*)\n", readme)[0]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(shlex.split(command)[1:]) == 0
+    printed = capsys.readouterr().out.replace("wrote wine.html", "")
+    assert [line.rstrip() for line in shown.split("\n") if line.strip()] == [
+        line.rstrip() for line in printed.split("\n") if line.strip()
+    ]

@@ -17,8 +17,8 @@ def section(folder: Path) -> str:
     if not records:
         return ""
     numbers = sorted({int(record.settings["rows"] or 0) for record in records})
-    # Only sets that all lines have, so that all lines are about the same.
-    sets = set.intersection(*({r.data for r in records if r.settings["rows"] == rows} for rows in numbers))
+    # Only sets that all have, with refining and without, so that all lines are about the same.
+    sets = set.intersection(*({r.data for r in records if r.method == way} for way in {r.method for r in records}))
     lines = [_row(rows, [r for r in records if r.settings["rows"] == rows and r.data in sets]) for rows in numbers]
     one = records[-1]
     text = (

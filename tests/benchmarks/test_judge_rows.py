@@ -28,7 +28,7 @@ def line(place: int, rows: int, rounds: int, ari: float, n_clusters: int) -> Rec
         "effort": "balanced",
     }
     metrics = {"ari": ari, "n_clusters": n_clusters, "changed": int(rounds > 0)}
-    return Record("", f"universal/{place}", "", 0, settings, metrics, 2.0, 100, 2, 3, "0", {})
+    return Record("", f"universal/{place}", f"{rows}, {rounds}", 0, settings, metrics, 2.0, 100, 2, 3, "0", {})
 
 
 def test_only_sets_that_all_have_are_compared(tmp_path: Path) -> None:
@@ -39,6 +39,7 @@ def test_only_sets_that_all_have_are_compared(tmp_path: Path) -> None:
         line(1, 300, 2, 0.0, 9),
         line(0, 1000, 0, 1.0, 3),
         line(0, 1000, 2, 1.0, 3),
+        line(1, 1000, 0, 1.0, 3),
     ):
         append_line(tmp_path / OUT.name, record)
     text = section(tmp_path)
