@@ -58,7 +58,8 @@ def comparable(records: Sequence[AblationRecord]) -> list[AblationRecord]:
 
 def _introduction(judge: AblationRecord) -> str:
     return (
-        f"Judges trained for {judge.steps} steps each, far fewer than the one that ships, on {judge.training_sets:,} judged sets of the [universal "
+        f"Judges trained for {judge.steps} steps each on {judge.training_sets:,} judged sets (the one that ships was "
+        "trained for many more) of the [universal "
         f"prior](universal.md) or the first of them, and measured on {len(judge.scores):,} others that have more than "
         "one cluster. Best possible: ARI of the best proposal. After ± stands the standard error; that of the "
         "difference from the judge is of the differences set by set. What a judge is not told always has its usual "
