@@ -39,7 +39,7 @@ def test_what_was_found_is_found_again(name: str) -> None:
         return
     assert now["labels"] == then["labels"]
     for ours, theirs in zip(now["memberships"], then["memberships"], strict=True):
-        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-4, rtol=0)
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)

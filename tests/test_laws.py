@@ -18,6 +18,7 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, to_dict
 from coterie.models import MODELS
 from coterie.models.act_st import ActStConfig, ActStModel
+from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
 from coterie.models.base import ClusterModel, build
 from coterie.models.clam import ClamConfig, ClamModel
 from coterie.models.dac import DacConfig, DacModel
@@ -81,8 +82,23 @@ def _dac(**settings: Any) -> Case:
     return _set_model(DacModel, DacConfig(2, **(SMALL | {"mask_depth": 1, "context_width": 8} | settings)))
 
 
+def _attention_based(**settings: Any) -> Case:
+    return _set_model(
+        AttentionBasedModel, AttentionBasedConfig(2, **({"width": 16, "heads": 2, "depth": 1} | settings))
+    )
+
+
 CASES: dict[tuple[str, str], Case] = {
     ("act-st", "ours"): _set_model(ActStModel, ActStConfig(2, most_clusters=5, decoder_depth=1, **SMALL)),
+    ("attention-based", "ours"): _attention_based(),
+    ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),
+    ("attention-based", "faithful"): _attention_based(
+        scale="model", feed_forward="linear", offset=False, pos_weight=2.0, decode="eigengap"
+    ),
+    ("attention-based", "contraction"): _attention_based(decode="contraction", residual="gated"),
+    ("attention-based", "pairwise"): _attention_based(depth=0, compatibility="additive"),
+    ("attention-based", "encoded"): _attention_based(encoder="mlp", channels=4, n_clusters=2),
+    ("attention-based", "drawn"): _attention_based(max_points=8),
     ("clam", "euclidean"): _clam(weighting="learned"),
     ("clam", "cosine"): _clam(metric="cosine", weighting="learned"),
     ("clam", "manhattan"): _clam(metric="manhattan"),
@@ -98,6 +114,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "faithful"): _dac(tie_blocks=True, layer_norm=False, scale="model", decoding="faithful", depth=2),
     ("dac", "faithful and anchored"): _dac(filtering="anchored", decoding="faithful"),
     ("dac", "drawn"): _dac(max_points=8),
+    ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
+    ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
 }

@@ -21,14 +21,12 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Ellipse
 from matplotlib.patheffects import withStroke
-from scipy.optimize import linear_sum_assignment
-from sklearn.metrics.cluster import contingency_matrix
 from torch import Generator
 
 from benchmarks.quality.dac_methods import load_model
 from benchmarks.quality.dac_sets import LabelledSet, Sets, mixtures, warped
 from benchmarks.quality.dac_suite import MIXTURE_WEIGHTS, WARPED_WEIGHTS
-from benchmarks.quality.drawing import INK, STYLE, dots, panels, save
+from benchmarks.quality.drawing import INK, STYLE, dots, matched_colours, panels, save
 from coterie.errors import CoterieError, InputError
 from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
@@ -46,11 +44,6 @@ CELLS: Final = 240
 """Places along each side at which a density is evaluated."""
 DECADES: Final = 4.0
 """Powers of ten that the picture of a density spans."""
-# Twelve colours that stay apart, and lighter ones at the end for surplus clusters.
-PALETTE: Final = (
-    *("#4477aa", "#ee8866", "#44aa99", "#aa4499", "#ddaa33", "#882255", "#66ccee", "#117733", "#cc6677", "#332288"),
-    *("#999933", "#777777", "#bbccee", "#ffccbb", "#ccddaa", "#eeccdd"),
-)
 Part = Callable[[Path], None]
 
 
@@ -156,13 +149,7 @@ def _draw_truth_and_found(column: Sequence[Axes], one: LabelledSet, found: Clust
 
 def _draw_labels(axis: Axes, one: LabelledSet, labels: npt.NDArray[np.integer[Any]]) -> None:
     """Points coloured by cluster, in the colour of the true cluster that it has most in common with."""
-    truth = np.unique(one.y.numpy(), return_inverse=True)[1]
-    index = np.unique(labels, return_inverse=True)[1]
-    rows, columns = linear_sum_assignment(contingency_matrix(truth, index), maximize=True)
-    matched = dict(zip(columns.tolist(), rows.tolist(), strict=True))
-    surplus = [cluster for cluster in range(int(index.max()) + 1) if cluster not in matched]
-    matched |= {cluster: -1 - place % len(PALETTE) for place, cluster in enumerate(surplus)}
-    dots(axis, one.x.numpy(), s=DOT, c=[PALETTE[matched[cluster]] for cluster in index.tolist()], linewidths=0)
+    dots(axis, one.x.numpy(), s=DOT, c=matched_colours(one.y.numpy(), labels), linewidths=0)
 
 
 def _draw_density(axis: Axes, one: LabelledSet, model: DacModel, found: Clustering) -> None:

@@ -3,13 +3,21 @@
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.optimize import linear_sum_assignment
+from sklearn.metrics.cluster import contingency_matrix
 
-from benchmarks.quality.records import Floats
+from benchmarks.quality.records import Floats, Labels
 
 COLOURS: Final = ("#4477aa", "#ee8866", "#44aa99", "#aa4499", "#ddcc77")
+# Twelve colours that stay apart, and lighter ones at the end for surplus clusters.
+PALETTE: Final = (
+    *("#4477aa", "#ee8866", "#44aa99", "#aa4499", "#ddaa33", "#882255", "#66ccee", "#117733", "#cc6677", "#332288"),
+    *("#999933", "#777777", "#bbccee", "#ffccbb", "#ccddaa", "#eeccdd"),
+)
 INK: Final = "#222222"
 FAINT: Final = "#999999"
 STYLE: Final[dict[Any, Any]] = {
@@ -43,3 +51,14 @@ def panels(rows: int, columns: int, *, width: float = 2.1, height: float = 2.1, 
 def dots(axis: Axes, points: Floats, **options: Any) -> None:
     """Draw points (N, 2)."""
     axis.scatter(points[:, 0], points[:, 1], **options)
+
+
+def matched_colours(truth: Labels, labels: Labels) -> list[str]:
+    """Colour of each point by its cluster, which has that of the true cluster it has most in common with."""
+    true_index = np.unique(truth, return_inverse=True)[1]
+    index = np.unique(labels, return_inverse=True)[1]
+    rows, columns = linear_sum_assignment(contingency_matrix(true_index, index), maximize=True)
+    matched = dict(zip(columns.tolist(), rows.tolist(), strict=True))
+    surplus = [cluster for cluster in range(int(index.max()) + 1) if cluster not in matched]
+    matched |= {cluster: -1 - place % len(PALETTE) for place, cluster in enumerate(surplus)}
+    return [PALETTE[matched[cluster]] for cluster in index.tolist()]

@@ -8,7 +8,6 @@ are clusters at all. Of each set a line is written: what the shipped judge chose
 and the one that it has. What the results file has already is not made again. ``judge_calibration_figure`` draws it.
 """
 
-import argparse
 import os
 import sys
 import time
@@ -16,15 +15,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from multiprocessing import get_context
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
 import torch
-from torch import Generator
 
-from benchmarks.quality.records import Record, append_line, current_commit, library_versions, read_records
+from benchmarks.quality.records import Record, Settings, append_line
+from benchmarks.quality.synthetic_sets import Asked, SyntheticSuite
 from benchmarks.quality.zero_shot_peers import JUDGE
 from coterie.estimators.base import one_thread
 from coterie.estimators.coterie_judge import Judge
@@ -33,19 +30,14 @@ from coterie.metrics import adjusted_rand_index
 from coterie.proposals import Effort, propose
 from coterie.tasks.universal import UniversalTasks
 
-OUT: Final = Path("benchmarks/results/judge_calibration.jsonl")
-SUITE: Final = "judge-calibration"
-SEED: Final = 20_261
-"""Nothing is trained with it."""
-STRIDE: Final = 1_000_003
-SETS: Final = 400
+SUITE: Final = SyntheticSuite("judge-calibration", seed=20_261, sets=400, quick_sets=4)
+OUT: Final = SUITE.out
 SINGLE: Final = 0.15
 """Share of the sets that are one cluster, as in the judge's training."""
 PART: Final = 10
 """Sets that a process makes before they are written down."""
 MAX_POINTS: Final = 1_000
 """Of a set, as in the judge's training."""
-QUICK_SETS: Final = 4
 QUICK_POINTS: Final = 60
 
 
@@ -62,7 +54,7 @@ def judged_part(places: Sequence[int], max_points: int) -> list[Record]:
 
 def judged_set(place: int, max_points: int) -> Record:
     """Draw a set, have it proposed for and judged, and compare what is chosen with the truth."""
-    generator = Generator().manual_seed(SEED * STRIDE + place)
+    generator = SUITE.generator(place)
     drawn = UniversalTasks(max_points=max_points).draw(generator)
     if float(torch.rand((), generator=generator)) < SINGLE:
         drawn = largest_alone(drawn)
@@ -91,26 +83,14 @@ def judged_set(place: int, max_points: int) -> Record:
 
 def _blank(place: int, max_points: int) -> Record:
     effort = effort_of(place)
-    return Record(
-        suite=SUITE,
-        data=f"universal/{place}",
-        method=f"coterie-{effort}",
-        seed=SEED,
-        settings={"effort": effort, "judge": JUDGE, "max_points": max_points, "single_share": SINGLE},
-        metrics={},
-        seconds=0.0,
-        n=0,
-        d=0,
-        k=0,
-        commit=current_commit(),
-        versions=library_versions(),
-    )
+    settings: Settings = {"effort": effort, "judge": JUDGE, "max_points": max_points, "single_share": SINGLE}
+    return SUITE.blank(place, f"coterie-{effort}", settings)
 
 
-def missing_parts(sets: int, max_points: int, out: Path) -> list[Sequence[int]]:
+def missing_parts(asked: Asked, max_points: int) -> list[Sequence[int]]:
     """Places of the sets that the file does not have, in portions."""
-    known = {record.key for record in read_records(out)}
-    places = [place for place in range(sets) if _blank(place, max_points).key not in known]
+    known = asked.known()
+    places = [place for place in range(asked.sets) if _blank(place, max_points).key not in known]
     return [places[start : start + PART] for start in range(0, len(places), PART)]
 
 
@@ -128,22 +108,13 @@ def judged_parts(parts: Sequence[Sequence[int]], max_points: int) -> Iterator[li
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Judge what the results file does not have yet."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.judge_calibration")
-    parser.add_argument("--sets", type=int, default=SETS, help="how many (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a few small sets in this process, kept nowhere")
-    parser.add_argument("--anew", action="store_true", help="forget what the file has")
-    parser.add_argument("--out", type=Path, help=f"results file (default: {OUT})")
-    options = parser.parse_args(arguments)
-    sets, max_points = (QUICK_SETS, QUICK_POINTS) if options.quick else (options.sets, MAX_POINTS)
-    with TemporaryDirectory() as spare:
-        out = options.out or (Path(spare) / OUT.name if options.quick else OUT)
-        if options.anew:
-            out.unlink(missing_ok=True)
-        parts = missing_parts(sets, max_points, out)
-        found = (judged_part(part, max_points) for part in parts) if options.quick else judged_parts(parts, max_points)
+    with SUITE.asked(arguments) as asked:
+        max_points = QUICK_POINTS if asked.quick else MAX_POINTS
+        parts = missing_parts(asked, max_points)
+        found = (judged_part(part, max_points) for part in parts) if asked.quick else judged_parts(parts, max_points)
         for done, part in enumerate(found, start=1):
             for record in part:
-                append_line(out, record)
+                append_line(asked.out, record)
                 print(_line(record), flush=True)
             print(f"{done} of {len(parts)} parts", flush=True)
     return 0

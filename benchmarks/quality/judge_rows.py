@@ -7,45 +7,36 @@ all rows, with refining and without. Agreement is that of all rows with the trut
 not made again.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import numpy as np
-from torch import Generator
 
-from benchmarks.quality.records import Record, append_line, current_commit, library_versions, read_records
+from benchmarks.quality.records import Record, Settings, append_line
+from benchmarks.quality.synthetic_sets import SyntheticSuite, agreement_of_all
 from benchmarks.quality.zero_shot_peers import JUDGE
 from coterie.estimators.base import one_thread
-from coterie.estimators.coterie_choice import Partitioner, drawn
+from coterie.estimators.coterie_choice import drawn
 from coterie.estimators.coterie_judge import REFINING_ROUNDS, Judge, Refining
-from coterie.metrics import adjusted_rand_index
-from coterie.proposals import Effort, Proposal, propose
-from coterie.tasks.universal import DrawnSet, UniversalTasks
+from coterie.proposals import Effort, propose
+from coterie.tasks.universal import UniversalTasks
 
-OUT: Final = Path("benchmarks/results/judge_rows.jsonl")
-SUITE: Final = "judge-rows"
-SEED: Final = 20_262
-"""Nothing is trained with it."""
-STRIDE: Final = 1_000_003
-SETS: Final = 60
+SUITE: Final = SyntheticSuite("judge-rows", seed=20_262, sets=60, quick_sets=2)
+OUT: Final = SUITE.out
 POINTS: Final = 3_000
 ROWS: Final = (300, 1_000, 1_500, 2_000)
 EFFORT: Final[Effort] = "balanced"
 MAX_CLUSTERS: Final = 50
-QUICK_SETS: Final = 2
 QUICK_POINTS: Final = 120
 QUICK_ROWS: Final = (40, 80)
 
 
 def measured(place: int, points: int, rows: int) -> Iterator[Record]:
     """A line without refining, and one with it, for a set of which so many rows are looked at."""
-    one = UniversalTasks(min_points=points, max_points=points).draw(Generator().manual_seed(SEED * STRIDE + place))
+    one = UniversalTasks(min_points=points, max_points=points).draw(SUITE.generator(place))
     x = one.x.double().numpy()
     some = x[drawn(len(x), rows, place)]
     began = time.process_time()
@@ -62,7 +53,7 @@ def measured(place: int, points: int, rows: int) -> Iterator[Record]:
             k=len(np.unique(one.labels[one.labels >= 0])),
             d=x.shape[1],
             metrics={
-                "ari": round(_agreement(one, some, chosen), 6),
+                "ari": round(agreement_of_all(one, some, chosen), 6),
                 "n_clusters": chosen.n_clusters,
                 "changed": int(chosen.refined),
             },
@@ -70,51 +61,24 @@ def measured(place: int, points: int, rows: int) -> Iterator[Record]:
         )
 
 
-def _agreement(one: DrawnSet, some: np.ndarray, chosen: Proposal) -> float:
-    """Of all rows with the truth, when what was chosen for some takes all."""
-    labels = Partitioner.of(some, chosen).memberships(one.x.double().numpy()).argmax(axis=1)
-    told = one.labels.numpy() >= 0
-    return adjusted_rand_index(one.labels.numpy()[told], labels[told])
-
-
 def _blank(place: int, points: int, rows: int, rounds: int) -> Record:
-    return Record(
-        suite=SUITE,
-        data=f"universal/{place}",
-        method=f"{rows} rows{', refined' if rounds else ''}",
-        seed=SEED,
-        settings={"effort": EFFORT, "judge": JUDGE, "rows": rows, "rounds": rounds},
-        metrics={},
-        seconds=0.0,
-        n=points,
-        d=0,
-        k=0,
-        commit=current_commit(),
-        versions=library_versions(),
-    )
+    method = f"{rows} rows{', refined' if rounds else ''}"
+    settings: Settings = {"effort": EFFORT, "judge": JUDGE, "rows": rows, "rounds": rounds}
+    return SUITE.blank(place, method, settings, n=points)
 
 
 @one_thread()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the results file does not have yet."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.judge_rows")
-    parser.add_argument("--sets", type=int, default=SETS, help="how many (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a few small sets, kept nowhere")
-    parser.add_argument("--anew", action="store_true", help="forget what the file has")
-    parser.add_argument("--out", type=Path, help=f"results file (default: {OUT})")
-    options = parser.parse_args(arguments)
-    sets, points, numbers = (QUICK_SETS, QUICK_POINTS, QUICK_ROWS) if options.quick else (options.sets, POINTS, ROWS)
-    with TemporaryDirectory() as spare:
-        out = options.out or (Path(spare) / OUT.name if options.quick else OUT)
-        if options.anew:
-            out.unlink(missing_ok=True)
-        known = {record.key for record in read_records(out)}
-        for place in range(sets):
+    with SUITE.asked(arguments) as asked:
+        points, numbers = (QUICK_POINTS, QUICK_ROWS) if asked.quick else (POINTS, ROWS)
+        known = asked.known()
+        for place in range(asked.sets):
             for rows in numbers:
                 if _blank(place, points, rows, REFINING_ROUNDS[EFFORT]).key in known:
                     continue
                 for record in measured(place, points, rows):
-                    append_line(out, record)
+                    append_line(asked.out, record)
                     print(f"{record.data:14} {record.method:20} {dict(record.metrics)} {record.seconds} s", flush=True)
     return 0
 

@@ -6,39 +6,33 @@ On synthetic sets of two columns, which DAC's weights are for: the best agreemen
 ``Coterie(effort="balanced")``, that of DAC, and that of ClAM, which is even told the true number of clusters.
 """
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import numpy as np
-from torch import Generator
 
 from benchmarks.quality.markdown import number, table
-from benchmarks.quality.records import Record, append_line, current_commit, library_versions, read_records
+from benchmarks.quality.records import Record, append_line, read_records
+from benchmarks.quality.synthetic_sets import SyntheticSuite
 from coterie import DAC, ClAM
 from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
 from coterie.proposals import propose
 from coterie.tasks.universal import UniversalTasks
 
-OUT: Final = Path("benchmarks/results/more_proposers.jsonl")
-SUITE: Final = "more-proposers"
-SEED: Final = 20_263
-STRIDE: Final = 1_000_003
-SETS: Final = 60
+SUITE: Final = SyntheticSuite("more-proposers", seed=20_263, sets=60, quick_sets=2)
+OUT: Final = SUITE.out
 MAX_POINTS: Final = 600
-QUICK_SETS: Final = 2
 QUICK_POINTS: Final = 60
 
 
 def measured(place: int, max_points: int) -> Record:
     """The best of what is proposed for a set, and the answers of DAC and ClAM."""
-    generator = Generator().manual_seed(SEED * STRIDE + place)
+    generator = SUITE.generator(place)
     tasks = UniversalTasks(max_points=max_points, max_features=2)
     drawn = tasks.draw(generator)
     while drawn.x.shape[1] != 2:
@@ -69,20 +63,7 @@ def measured(place: int, max_points: int) -> Record:
 
 
 def _blank(place: int, max_points: int) -> Record:
-    return Record(
-        suite=SUITE,
-        data=f"universal/{place}",
-        method="balanced proposals, DAC, ClAM told k",
-        seed=SEED,
-        settings={"max_points": max_points},
-        metrics={},
-        seconds=0.0,
-        n=0,
-        d=2,
-        k=0,
-        commit=current_commit(),
-        versions=library_versions(),
-    )
+    return SUITE.blank(place, "balanced proposals, DAC, ClAM told k", {"max_points": max_points}, d=2)
 
 
 def section(folder: Path) -> str:
@@ -118,22 +99,13 @@ def section(folder: Path) -> str:
 @one_thread()
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure what the results file does not have yet."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.more_proposers")
-    parser.add_argument("--sets", type=int, default=SETS, help="how many (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="a few small sets, kept nowhere")
-    parser.add_argument("--anew", action="store_true", help="forget what the file has")
-    parser.add_argument("--out", type=Path, help=f"results file (default: {OUT})")
-    options = parser.parse_args(arguments)
-    sets, max_points = (QUICK_SETS, QUICK_POINTS) if options.quick else (options.sets, MAX_POINTS)
-    with TemporaryDirectory() as spare:
-        out = options.out or (Path(spare) / OUT.name if options.quick else OUT)
-        if options.anew:
-            out.unlink(missing_ok=True)
-        known = {record.key for record in read_records(out)}
-        for place in range(sets):
+    with SUITE.asked(arguments) as asked:
+        max_points = QUICK_POINTS if asked.quick else MAX_POINTS
+        known = asked.known()
+        for place in range(asked.sets):
             if _blank(place, max_points).key not in known:
                 record = measured(place, max_points)
-                append_line(out, record)
+                append_line(asked.out, record)
                 print(record.data, dict(record.metrics), flush=True)
     return 0
 

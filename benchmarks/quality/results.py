@@ -12,12 +12,15 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.quality import (
+    abc_results,
     clam_data,
     dac_results,
     judge_ablation_results,
     judge_calibration_results,
     judge_rows_results,
+    judge_votes_results,
     more_proposers,
+    omniglot_results,
     zero_shot_results,
     zero_shot_speed_results,
 )
@@ -277,11 +280,14 @@ class Page:
             "defaults": self.defaults,
             "speeds": self.speeds,
             **dac_results.sections(RESULTS),
+            "abc_circles": lambda: abc_results.section(RESULTS),
+            **omniglot_results.sections(RESULTS),
             "zero_shot": lambda: zero_shot_results.section(RESULTS),
             "zero_shot_speed": lambda: zero_shot_speed_results.section(RESULTS),
             "judge_calibration": lambda: judge_calibration_results.section(RESULTS),
             "judge_ablations": lambda: judge_ablation_results.section(RESULTS),
             "judge_rows": lambda: judge_rows_results.section(RESULTS),
+            "judge_votes": lambda: judge_votes_results.section(RESULTS),
             "more_proposers": lambda: more_proposers.section(RESULTS),
         }
         for name, make in parts.items():

@@ -18,8 +18,8 @@ from matplotlib.axes import Axes
 from PIL import Image
 from torch import Generator, Tensor
 
-from benchmarks.quality.dac_figures import DEFAULT_FOLDER, PALETTE
-from benchmarks.quality.drawing import FAINT, STYLE, dots, panels, save
+from benchmarks.quality.dac_figures import DEFAULT_FOLDER
+from benchmarks.quality.drawing import FAINT, PALETTE, STYLE, dots, panels, save
 from coterie.estimators.base import one_thread
 from coterie.tasks.universal import DrawnSet, UniversalTasks
 from coterie.tasks.universal.edges import EDGES

@@ -16,9 +16,9 @@ from coterie.config import from_dict, to_dict
 from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.evidence import BRIEF
 from coterie.judging import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
-from coterie.metrics import adjusted_rand_index
+from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 from coterie.models import MODELS
-from coterie.models.base import SetModel, build
+from coterie.models.base import SetModel, build, settled
 from coterie.models.judge import JudgeModel
 from coterie.registry import file_digest, is_name, is_path, pretrained_path
 from coterie.structures import TaskBatch, TaskSampler
@@ -53,6 +53,8 @@ class RecipeFile:
     """Settings of TrainConfig."""
     proposals: dict[str, Any] | None = None
     """Settings of JudgingConfig, for a judge."""
+    held_out: dict[str, Any] | None = None
+    """As ``tasks``, where the sets to evaluate and calibrate with are of another kind."""
     start: str | None = None
     scaling: Literal["none", "standard"] = "none"
 
@@ -82,6 +84,8 @@ class Recipe:
     """The file's own content, for the card."""
     proposals: JudgingConfig | None = None
     """What a judge is trained on; None for what clusters."""
+    held_out: TaskSampler | None = None
+    """Where the sets to evaluate and calibrate with come from; None for the same as those to train on."""
     start: str | Path | None = None
     """Weights to begin from, by registered name or by path, instead of random ones."""
     scaling: Literal["none", "standard"] = "none"
@@ -120,7 +124,6 @@ def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
     if file.seed < 0 or file.batch_size < 1:
         raise ConfigError(f"seed = {file.seed} must be at least 0, and batch_size = {file.batch_size} at least 1.")
     method, model = _taken_out(file.model, "method", "[model]")
-    kind, tasks = _taken_out(file.tasks, "kind", "[tasks]")
     optimisation = from_dict(TrainConfig, file.train)
     if optimisation.steps < 1:
         raise ConfigError(f"[train] has steps = {optimisation.steps}; at least 1 is needed.")
@@ -133,7 +136,8 @@ def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
         method=method,
         model=_model_config(method, model),
         proposals=None if file.proposals is None else from_dict(JudgingConfig, file.proposals),
-        tasks=_sampler(_chosen(TASKS, kind, "[tasks] has kind"), tasks),
+        tasks=_sampler(file.tasks, "[tasks]"),
+        held_out=None if file.held_out is None else _sampler(file.held_out, "[held_out]"),
         batch_size=file.batch_size,
         train=optimisation,
         seed=file.seed,
@@ -175,7 +179,8 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
     generator = Generator().manual_seed(recipe.seed)
     model = build(_trained_on_tasks()[recipe.method], recipe.model, generator)
     held_out = Generator().manual_seed(recipe.seed + 1)
-    fixed = [recipe.tasks.sample(recipe.batch_size, held_out) for _ in range(EVALUATION_BATCHES)]
+    shown = recipe.held_out or recipe.tasks
+    fixed = [shown.sample(recipe.batch_size, held_out) for _ in range(EVALUATION_BATCHES)]
     _check_features(recipe, fixed[0])
     start = None if recipe.start is None else _begin_from(recipe.start, model, recipe.method)
     claim(folder, _decisive(recipe) | {"start": start})
@@ -191,6 +196,9 @@ def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], Non
         evaluate=lambda: held_out_loss(model, fixed),
         folder=folder,
     )
+    model.eval()
+    with torch.no_grad():
+        model.config = model.calibrated(fixed, normalized_mutual_information)
     path = folder / f"{recipe.name}.safetensors"
     if leads():
         save_checkpoint(path, model.state_dict(), _card(recipe, folder, start, model, fixed), force=True)
@@ -233,7 +241,7 @@ def _run_judge(
 def held_out_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
     """Mean loss, and means of its parts."""
     sums: dict[str, float] = {}
-    with torch.no_grad():
+    with torch.no_grad(), settled(model):
         for batch in batches:
             loss = model.loss(batch, Generator().manual_seed(0))
             for name, value in {"loss": float(loss.total), **loss.parts}.items():
@@ -245,7 +253,7 @@ def held_out_scores(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, 
     """Mean adjusted Rand index of the sets, and the share of them whose number of clusters was found."""
     agreements, found_numbers = [], []
     for batch in batches:
-        with torch.no_grad():
+        with torch.no_grad(), settled(model):
             clusterings = model.cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
         for found, labels, valid in zip(clusterings, batch.labels, batch.valid, strict=True):
             truth = labels[valid]
@@ -272,6 +280,7 @@ def _card(
 ) -> dict[str, Any]:
     """How the weights came to be, and how well they do."""
     return _first_of_card(recipe, folder) | {
+        "model": to_dict(model.config),
         "start": start,
         "scaling": recipe.scaling,
         "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
@@ -315,9 +324,11 @@ def _chosen(known: Mapping[str, Part], name: object, what: str) -> Part:
     return known[name]
 
 
-def _sampler(kind: Any, settings: Mapping[str, Any]) -> TaskSampler:
-    sampler: TaskSampler = from_dict(kind, settings)
-    return sampler
+def _sampler(section: Mapping[str, Any], name: str) -> TaskSampler:
+    kind, settings = _taken_out(section, "kind", name)
+    sampler: Any = _chosen(TASKS, kind, f"{name} has kind")
+    drawn_from: TaskSampler = from_dict(sampler, settings)
+    return drawn_from
 
 
 def _check_features(recipe: Recipe, batch: TaskBatch) -> None:

@@ -9,6 +9,7 @@ from benchmarks.quality import judge_calibration, judge_calibration_figure, judg
 from benchmarks.quality.judge_calibration import OUT, judged_part, missing_parts
 from benchmarks.quality.judge_calibration_results import Point, bins, calibration_error, correlation, section
 from benchmarks.quality.records import Record, append_line, read_records
+from benchmarks.quality.synthetic_sets import Asked
 from benchmarks.quality.zero_shot_results import RECORDS
 from coterie import judging
 
@@ -30,13 +31,13 @@ def test_sets_are_judged_once_and_the_same_again(tmp_path: Path, monkeypatch: py
         assert 0.0 < (record.metrics["confidence"] or 0.0) < 1.0
         assert 0.0 < (record.metrics["single"] or 0.0) < 1.0
         assert (record.metrics["ari"] or 0.0) <= (record.metrics["best"] or 0.0) <= 1.0
-        assert record.seed == judge_calibration.SEED
+        assert record.seed == judge_calibration.SUITE.seed
     assert {record.k == 1 for record in records} == {False, True}
     again = judged_part([2], judge_calibration.QUICK_POINTS)[0]
     assert (again.key, again.metrics) == (records[2].key, records[2].metrics)
     assert judge_calibration.main(["--quick", "--out", str(out)]) == 0
     assert read_records(out) == records
-    assert missing_parts(15, judge_calibration.QUICK_POINTS, out) == [list(range(4, 14)), [14]]
+    assert missing_parts(Asked(15, quick=True, out=out), judge_calibration.QUICK_POINTS) == [list(range(4, 14)), [14]]
 
 
 def test_parts_are_written_as_they_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

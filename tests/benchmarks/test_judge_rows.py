@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.quality import judge_rows
-from benchmarks.quality.judge_rows import OUT, QUICK_ROWS, QUICK_SETS
+from benchmarks.quality.judge_rows import OUT, QUICK_ROWS, SUITE
 from benchmarks.quality.judge_rows_results import section
 from benchmarks.quality.records import Record, append_line, read_records
 
@@ -13,7 +13,7 @@ def test_sets_are_measured_once(tmp_path: Path) -> None:
     for _ in range(2):
         assert judge_rows.main(["--quick", "--out", str(out)]) == 0
         records = read_records(out)
-        assert len({record.key for record in records}) == len(records) == 2 * QUICK_SETS * len(QUICK_ROWS)
+        assert len({record.key for record in records}) == len(records) == 2 * SUITE.quick_sets * len(QUICK_ROWS)
     for record in records:
         assert -1.0 <= (record.metrics["ari"] or 0.0) <= 1.0
         assert record.metrics["changed"] == 0 or record.settings["rounds"]

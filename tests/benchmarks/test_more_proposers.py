@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quality import more_proposers
-from benchmarks.quality.more_proposers import OUT, QUICK_SETS, section
+from benchmarks.quality.more_proposers import OUT, SUITE, section
 from benchmarks.quality.records import Record, append_line, read_records
 
 
@@ -14,7 +14,7 @@ def test_sets_are_measured_once(tmp_path: Path) -> None:
     out = tmp_path / OUT.name
     for _ in range(2):
         assert more_proposers.main(["--quick", "--out", str(out)]) == 0
-        assert len(read_records(out)) == QUICK_SETS
+        assert len(read_records(out)) == SUITE.quick_sets
 
 
 def test_the_best_is_the_best_of_both(tmp_path: Path) -> None:

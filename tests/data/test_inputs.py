@@ -39,7 +39,8 @@ def test_numeric_arrays_are_not_copied(dtype: str) -> None:
     [
         (np.ones(3), r"Expected 2D array, got 1D array instead.*reshape\(-1, 1\)"),
         (3.0, "got scalar array"),
-        (np.ones((2, 2, 2)), "dim 3"),
+        (np.full((2, 2, 2), "a"), "dim 3"),
+        (np.ones((2, 2, 2, 3, 3)), "dim 5"),
         (
             np.ones((0, 3)),
             r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1 is required\.",

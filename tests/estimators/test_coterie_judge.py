@@ -102,7 +102,7 @@ def test_it_is_said_what_was_refined(
     monkeypatch: pytest.MonkeyPatch, cut_in_two: tuple[np.ndarray, np.ndarray, Proposal]
 ) -> None:
     x, _, wrong = cut_in_two
-    monkeypatch.setattr("coterie.estimators.coterie.propose", lambda *_, **__: [wrong])
+    monkeypatch.setattr("coterie.estimators.coterie_votes.propose", lambda *_, **__: [wrong])
     monkeypatch.setattr("coterie.estimators.coterie.Judge.called", lambda _: by("silhouette"))
     model = Coterie(random_state=0).fit(x)
     assert model.n_clusters_ == 4

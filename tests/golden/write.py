@@ -24,7 +24,7 @@ from coterie.tasks import TASKS
 from coterie.tasks.universal import UniversalTasks
 
 FOLDER = Path(__file__).parent
-SETS, POINTS, ROWS = 3, 60, 5
+SETS, POINTS, ROWS, CLASSES = 3, 60, 5, 6
 JUDGED_POINTS, JUDGED_PROPOSALS = 120, 8
 DIGITS = 6
 
@@ -76,12 +76,29 @@ def judged_by(name: str) -> dict[str, Any]:
 def sets_for(card: Mapping[str, Any]) -> TaskBatch:
     """Some sets of the kind that the weights were trained on, without the most points."""
     settings = dict(card["recipe"]["tasks"])
+    if card["model"].get("image") is not None:  # the real ones are not everywhere
+        return images_for(card["model"]["image"])
     kind: Any = TASKS[settings.pop("kind")]
     batch = from_dict(kind, settings).sample(SETS, Generator().manual_seed(0))
     x, labels, valid = batch.x[:, :POINTS], batch.labels[:, :POINTS], batch.valid[:, :POINTS]
     if card.get("scaling") == "standard":
         x = (x - x.mean(dim=1, keepdim=True)) / x.std(dim=1, keepdim=True, correction=0)
     return TaskBatch(x, labels, valid)
+
+
+def images_for(shape: Sequence[int]) -> TaskBatch:
+    """Sets of strokes: every class has some bright bars, each image of it a little noise."""
+    draws = Generator().manual_seed(0)
+    channels, height, width = shape
+    plain = torch.zeros(SETS, CLASSES, channels, height, width)
+    for one in plain.flatten(0, 1):
+        top, left = (int(torch.randint(2, side - 6, (), generator=draws)) for side in (height, width))
+        one[:, top : top + 3, 3:-3] = 1.0
+        one[:, 3:-3, left : left + 3] = 1.0
+    labels = torch.arange(POINTS).remainder(CLASSES).expand(SETS, -1)
+    noise = 0.1 * torch.rand((SETS, POINTS, channels * height * width), generator=draws)
+    x = plain.flatten(2).gather(1, labels.unsqueeze(2).expand(-1, -1, noise.shape[2]))
+    return TaskBatch((x + noise).clamp(max=1.0), labels, torch.ones_like(labels, dtype=torch.bool))
 
 
 def expected_file(name: str) -> Path:

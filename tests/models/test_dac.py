@@ -288,6 +288,50 @@ def test_what_was_not_seen_is_found_later() -> None:
     assert not torch.isin(found.labels[:1000], found.labels[1000]).any()
 
 
+IMAGES: dict[str, Any] = {"encoder": "conv", "image": (1, 16, 16), "channels": 8, "max_points": 25}
+
+
+def image_sets() -> TaskBatch:
+    """Sets of 30 pictures, the first half of each bright on the left."""
+    x = torch.rand((2, 30, 16, 16), generator=seeded(1), dtype=torch.float64)
+    x[:, :15, :, :8] += 1.0
+    labels = (torch.arange(30) >= 15).long().expand(2, -1)
+    return TaskBatch(x.flatten(2), labels, torch.ones((2, 30), dtype=torch.bool))
+
+
+@pytest.mark.parametrize("density", ["none", "statistician"])
+@pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
+def test_images_are_encoded(density: Any, filtering: Any) -> None:
+    config = DacConfig(256, **(SMALL | IMAGES), density=density, filtering=filtering)
+    model = build(DacModel, config, seeded()).double()
+    batch = image_sets()
+    model.loss(batch, seeded()).total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    assert all(value.grad is not None for value in model.embed.parameters())
+    model.eval()
+    for x, found in zip(batch.x, model.cluster_sets(batch.x, batch.valid, seeded()), strict=True):
+        assert (found.labels >= 0).all()
+        assert torch.equal(model.memberships(x, found).argmax(dim=1), found.labels)
+
+
+def test_every_element_is_encoded_once() -> None:
+    settings = SMALL | IMAGES | {"density": "none", "filtering": "anchored", "decoding": "faithful", "max_passes": 4}
+    model = firing(build(DacModel, DacConfig(256, **settings), seeded()).eval(), -1.0)
+    encoded, passes = [], []
+    model.embed.register_forward_hook(lambda _, given, __: encoded.append(given[0].shape[1]))
+    judge = model.filter
+    model.filter = lambda *given: passes.append(1) or judge(*given)  # type: ignore[method-assign, func-returns-value]  # counts
+    batch = image_sets()
+    model.cluster_sets(batch.x.float(), batch.valid, seeded())
+    assert len(passes) == 4
+    assert sum(encoded) == 60
+
+
+@pytest.mark.parametrize("density", ["gaussian", "flow"])
+def test_what_describes_points_as_they_are_is_not_for_encoded_ones(density: Any) -> None:
+    with pytest.raises(ConfigError, match="density='none', or 'statistician'"):
+        DacConfig(256, density=density, **IMAGES)
+
+
 @pytest.mark.parametrize(
     "setting",
     [

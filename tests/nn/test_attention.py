@@ -18,6 +18,12 @@ FLAVOURS = {
     "attention-based": AttentionConfig(
         WIDTH, 3, INDUCING, residual="input", feed_forward="linear", output_map=True, scale="model"
     ),
+    "additive": AttentionConfig(
+        WIDTH, 3, INDUCING, compatibility="additive", residual="input", feed_forward="linear", scale="none"
+    ),
+    "additive, projected": AttentionConfig(WIDTH, 2, INDUCING, compatibility="additive", output_map=True),
+    "gated": AttentionConfig(WIDTH, 4, INDUCING, residual="gated", output_map=True),
+    "unscaled": AttentionConfig(WIDTH, 4, INDUCING, scale="none"),
 }
 EACH_FLAVOUR = pytest.mark.parametrize("config", FLAVOURS.values(), ids=FLAVOURS.keys())
 Block = TypeVar("Block", bound=nn.Module)
@@ -65,10 +71,17 @@ def poolers(config: AttentionConfig) -> dict[str, Encode]:
     return {"PMA": pma, "ISAB": isab.pool, "ISABStack": lambda x, valid: torch.cat(stack(x, valid)[1], dim=1)}
 
 
-def after_attention(block: MAB, query: Tensor, attended: Tensor | float) -> Tensor:
-    """What a block makes of the result of attention, written out."""
+def after_attention(block: MAB, query: Tensor, attended: Tensor | None) -> Tensor:
+    """What a block makes of the result of attention, written out; None if there was nothing to attend to."""
     config = block.config
-    hidden = (query if config.residual == "input" else block.query(query)) + attended
+    start = block.query(query) if config.residual == "projected" else query
+    if attended is None:
+        hidden = start
+    elif block.gate is None:
+        hidden = start + attended
+    else:
+        share = 1 / (1 + (-block.gate(query)).exp())
+        hidden = share * attended + (1 - share) * query
     if config.layer_norm:
         hidden = normalised(hidden)
     change = hidden @ block.forward_map.weight.T + block.forward_map.bias
@@ -144,8 +157,8 @@ def test_without_a_key_attention_adds_nothing(config: AttentionConfig) -> None:
     valid = torch.stack([torch.ones(6, dtype=torch.bool), torch.zeros(6, dtype=torch.bool)])
     result = block(x, y, valid)
     assert_same(result[0], block(x, y)[0])
-    assert_same(result[1], after_attention(block, x, 0.0)[1])
-    assert_same(block(x, y[:, :0], valid[:, :0]), after_attention(block, x, 0.0))
+    assert_same(result[1], after_attention(block, x, None)[1])
+    assert_same(block(x, y[:, :0], valid[:, :0]), after_attention(block, x, None))
     result[1].square().sum().backward()
     for name, value in {"x": x, "y": y, **dict(block.named_parameters())}.items():
         assert value.grad is not None
@@ -189,7 +202,12 @@ def test_attention_by_hand(config: AttentionConfig) -> None:
     heads = []
     for first in range(0, WIDTH, part):
         columns = slice(first, first + part)
-        logits = query[..., columns] @ key[..., columns].mT / math.sqrt(WIDTH if config.scale == "model" else part)
+        if block.bend is None:
+            logits = query[..., columns] @ key[..., columns].mT
+        else:
+            sums = query[..., columns].unsqueeze(2) + key[..., columns].unsqueeze(1)
+            logits = (sums.tanh() * block.bend).sum(dim=3)
+        logits = logits / math.sqrt({"model": WIDTH, "head": part, "none": 1}[config.scale])
         weights = logits.exp() * valid.unsqueeze(1)
         heads.append(weights / weights.sum(dim=2, keepdim=True) @ value[..., columns])
     assert_same(block(x, y, valid), after_attention(block, x, block.mix(torch.cat(heads, dim=2))))
@@ -225,7 +243,9 @@ def count(module: nn.Module) -> int:
 
 def mab_count(query_width: int, key_width: int, config: AttentionConfig) -> int:
     maps = [query_width, key_width, key_width, config.width] + [config.width] * config.output_map
-    return sum((width + 1) * config.width for width in maps) + 4 * config.width * config.layer_norm
+    maps += [config.width] * (config.residual == "gated")
+    bend = config.width // config.heads * (config.compatibility == "additive")  # one for all heads
+    return sum((width + 1) * config.width for width in maps) + 4 * config.width * config.layer_norm + bend
 
 
 def isab_count(in_width: int, config: AttentionConfig) -> int:
@@ -298,8 +318,9 @@ def test_impossible_sizes_are_refused(values: dict[str, Any]) -> None:
         AttentionConfig(**values)
 
 
-def test_residuals_of_another_width_are_refused() -> None:
-    config = FLAVOURS["attention-based"]
+@pytest.mark.parametrize("name", ["attention-based", "gated"])
+def test_residuals_of_another_width_are_refused(name: str) -> None:
+    config = FLAVOURS[name]
     for make in (lambda: MAB(3, WIDTH, config), lambda: SAB(3, config), lambda: ISABStack(3, 2, config)):
         with pytest.raises(ConfigError, match=r"queries of width 3; embed"):
             make()

@@ -24,6 +24,7 @@ _CLUSTER_EXAMPLES = (
     "coterie cluster customers.csv --save customers.safetensors",
     "coterie cluster customers.csv --granularity 1 --outliers",
     "coterie cluster points.csv --method dac",
+    "coterie cluster photos --report photos.html -o photos.csv",
     "zcat big.csv.gz | coterie cluster - -o - > clusters.csv",
 )
 _PREDICT_EXAMPLES = (
@@ -65,7 +66,7 @@ def coterie(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Find groups of similar rows in a table.
+    """Find groups of similar rows in a table, or of similar images.
 
     Numbers, categories, dates and gaps are all welcome; nothing needs to be set.
     """
@@ -91,6 +92,7 @@ def cluster(
     append: options.Append = False,
     report: options.Report = None,
     image: options.Image = None,
+    image_size: options.ImageSize = None,
     save: options.Save = None,
     force: options.Force = False,
     quiet: options.Quiet = False,
@@ -98,12 +100,12 @@ def cluster(
     header: options.Header = None,
     delimiter: options.Delimiter = None,
 ) -> None:
-    """Find the clusters of a table.
+    """Find the clusters of a table, or of the images in a folder.
 
     Without -o, --report or --save, a summary is shown and nothing is written.
     """
     request = ClusterRequest(
-        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids, truth),
+        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids, truth, image_size),
         writing=Writing(output, report, save, append, force, quiet, json),
         method=method,
         clusters=clusters,
@@ -134,9 +136,10 @@ def predict(
     header: options.Header = None,
     delimiter: options.Delimiter = None,
 ) -> None:
-    """Put the rows of another table into the clusters of a saved model.
+    """Put the rows of another table, or other images, into the clusters of a saved model.
 
-    Columns are found by their names, and others are passed over; without names, they are taken in order.
+    Columns are found by their names, and others are passed over; without names, they are taken in order. Images are
+    brought to the size of those that the model was fitted on.
     """
     request = PredictRequest(
         model=model,

@@ -1,13 +1,12 @@
 """``coterie cluster``: read, fit, write, and tell."""
 
-import re
 import time
 from typing import Any, Literal
 
 from coterie.cli.methods import check_method, check_seed, estimator_at_work, outliers_among, silhouette_of, verdict_of
 from coterie.cli.outputs import Outputs, check_outputs
 from coterie.cli.progress import Narrator
-from coterie.cli.reading import Loaded, load, result_table
+from coterie.cli.reading import Loaded, height_and_width, load, result_table
 from coterie.cli.requests import ClusterRequest
 from coterie.cli.summary import Summary, cluster_sizes, known_groups, present, scores_against
 from coterie.data.columns import Table
@@ -16,8 +15,6 @@ from coterie.errors import InputError
 from coterie.report import render_report
 from coterie.report.findings import gather
 from coterie.report.profile import describe_clusters, feature_statistics
-
-_IMAGE_SIZE = re.compile(r"([1-9]\d{0,4})[x×]([1-9]\d{0,4})", re.IGNORECASE)
 
 
 def run(request: ClusterRequest) -> None:
@@ -29,8 +26,8 @@ def run(request: ClusterRequest) -> None:
     check_method(request)
     check_seed(request.seed)
     outputs = check_outputs(writing, [request.reading.file])
-    with narrator.phase(f"Reading {request.reading.file}"):
-        loaded = load(request.reading)
+    with narrator.steps(f"Reading {request.reading.file}") as on_step:
+        loaded = load(request.reading, on_step=on_step)
     features, truth = loaded.chosen.features, loaded.chosen.truth
     _check_pixels(image, features)
     if n_clusters != "auto" and n_clusters > features.n_rows:
@@ -45,7 +42,7 @@ def run(request: ClusterRequest) -> None:
         seconds = time.perf_counter() - began
     with narrator.phase("Writing"):
         silhouette, silhouette_notes = silhouette_of(model, features)
-        traits = () if image or writing.quiet or writing.json else _traits(model, features)
+        traits = () if image or features.image or writing.quiet or writing.json else _traits(model, features)
         _write(loaded, model, outputs, append=writing.append, seconds=seconds, image=image)
     summary = Summary(
         source=loaded.source.name,
@@ -59,6 +56,7 @@ def run(request: ClusterRequest) -> None:
         scores={} if truth is None else scores_against(groups, model.labels_[known]),
         notes=(*features.notes, *model.table_.notes, *model.notes_, *silhouette_notes, *truth_notes),
         files=outputs.files,
+        noun="row" if features.image is None else "image",
     )
     present(summary, writing, narrator)
 
@@ -76,10 +74,7 @@ def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
         return None
     if request.writing.report is None:
         raise InputError("--image is about the page; say where to write it (--report PAGE.html)")
-    size = _IMAGE_SIZE.fullmatch(request.image)
-    if size is None:
-        raise InputError(f"--image takes height x width, such as 28x28; got {request.image!r}")
-    return int(size[1]), int(size[2])
+    return height_and_width("--image", request.image)
 
 
 def _traits(model: Any, features: Table) -> tuple[str, ...]:
@@ -89,6 +84,10 @@ def _traits(model: Any, features: Table) -> tuple[str, ...]:
 
 
 def _check_pixels(image: tuple[int, int] | None, features: Table) -> None:
+    if image is not None and features.image is not None:
+        raise InputError(
+            f"--image is for tables whose columns are pixels, and {features.source} has images already; leave it out"
+        )
     if image is not None and image[0] * image[1] != features.n_columns:
         raise InputError(
             f"images of {image[0]}x{image[1]} have {image[0] * image[1]} pixels, and {features.n_columns} columns are "

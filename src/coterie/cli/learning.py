@@ -10,6 +10,7 @@ from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import Narrator, time_in_words
 from coterie.cli.requests import LearnRequest
 from coterie.cli.runs import followed
+from coterie.cli.sorted_images import learn_from_images
 from coterie.cli.sorted_sets import learn_from_sets
 from coterie.errors import InputError
 from coterie.estimators.base import one_thread
@@ -19,6 +20,9 @@ from coterie.recipes import Recipe, read_recipe, run_recipe, seconds_trained
 def run(request: LearnRequest) -> None:
     """Do what was asked; whatever can be refused is refused before the training."""
     narrator = Narrator(quiet=request.writing.quiet)
+    if Path(request.reading.file).is_dir():
+        learn_from_images(request, narrator)
+        return
     if not request.reading.file.lower().endswith(".toml"):
         learn_from_sets(request, narrator)
         return

@@ -13,6 +13,7 @@ from coterie.cli.summary import Verdict
 from coterie.data.columns import Array, Table
 from coterie.errors import InputError
 from coterie.estimators import ESTIMATORS
+from coterie.estimators.attention_based import AttentionBasedClustering
 from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
 from coterie.estimators.dac import DAC
@@ -36,6 +37,7 @@ _NOT_TAKEN: dict[str, dict[str, str]] = {
         **_OF_COTERIE,
     },
     "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
+    "attention-based": _OF_COTERIE,
 }
 """Options that a method does not take, and why, or what to do."""
 
@@ -77,7 +79,7 @@ def check_seed(seed: int) -> None:
 @contextmanager
 def estimator_at_work(
     request: ClusterRequest, n_clusters: int | Literal["auto"], narrator: Narrator
-) -> Iterator[ClAM | Coterie | DAC]:
+) -> Iterator[AttentionBasedClustering | ClAM | Coterie | DAC]:
     """Lend the estimator, and show what it does meanwhile; what the user left open is left to the method."""
     chosen = {
         "effort": request.effort,
@@ -87,10 +89,11 @@ def estimator_at_work(
     }
     settings: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     settings["random_state"] = request.seed
+    asked = None if n_clusters == "auto" else n_clusters
     if request.method == "coterie":
         with narrator.steps("Clustering") as on_step:
             yield Coterie(
-                None if n_clusters == "auto" else n_clusters,
+                asked,
                 noise=request.outliers,
                 allow_single=request.allow_single,
                 on_progress=on_step,
@@ -100,6 +103,8 @@ def estimator_at_work(
     with narrator.training("Clustering") as on_progress:
         if request.method == "clam":
             yield ClAM(n_clusters, on_progress=on_progress, **settings)
+        elif request.method == "attention-based":
+            yield AttentionBasedClustering(asked, on_progress=on_progress, **settings)
         else:
             yield DAC(on_progress=on_progress, **settings)
 

@@ -4,14 +4,14 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.requests import STEPS
+from coterie.cli.requests import IMAGE_STEPS, STEPS
 
 File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
         help="Table to read: .csv, .tsv or .txt (also .gz), .parquet, .arrow, .feather, .npy, .npz or .mat; "
-        "- for CSV from standard input; example:wine for the example that ships.",
+        "a folder of images; - for CSV from standard input; example:wine for the example that ships.",
         show_default=False,
     ),
 ]
@@ -22,9 +22,9 @@ Model = Annotated[
 LearnSource = Annotated[
     str,
     typer.Argument(
-        metavar="RECIPE.toml|TABLE",
+        metavar="RECIPE.toml|TABLE|FOLDER",
         help="Recipe, which says what network to train on what sets; or a table of sets that are sorted already, of "
-        "the same kinds as for cluster.",
+        "the same kinds as for cluster; or a folder that has a sub-folder of images for each class.",
         show_default=False,
     ),
 ]
@@ -34,7 +34,7 @@ Method = Annotated[
         "--method",
         metavar="NAME",
         help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
-        "(learns from the table itself) or dac (learned beforehand, from other sets).",
+        "(learns from the table itself), dac or attention-based (learned beforehand, from other sets).",
     ),
 ]
 LearnMethod = Annotated[
@@ -42,7 +42,7 @@ LearnMethod = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help="With a table: what learns; there is dac.",
+        help="What learns: dac from a table, attention-based from a folder.",
         show_default=False,
     ),
 ]
@@ -51,8 +51,8 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="NAME|FILE",
-        help="With dac: what was learned beforehand; weights that ship, by name, or a file that learn wrote. By "
-        "default those that ship for points in the plane.",
+        help="With dac and attention-based: what was learned beforehand; weights that ship, by name, or a file that "
+        "learn wrote. By default those that ship for points in the plane, or for images.",
         show_default=False,
     ),
 ]
@@ -61,14 +61,17 @@ StartWeights = Annotated[
     typer.Option(
         "--weights",
         metavar="NAME|FILE|none",
-        help="With a table: weights to begin from. By default those that ship, if they take as many features.",
+        help="With a table or a folder: weights to begin from. By default those that ship, if they take such rows.",
         show_default=False,
     ),
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
-        "--steps", metavar="N", help=f"With a table: steps of training; {STEPS} by default.", show_default=False
+        "--steps",
+        metavar="N",
+        help=f"Steps of training; by default {STEPS} with a table, {IMAGE_STEPS} with a folder.",
+        show_default=False,
     ),
 ]
 LearnSeed = Annotated[
@@ -130,8 +133,8 @@ Scaling = Annotated[
     typer.Option(
         "--scaling",
         metavar="NAME",
-        help="With clam and dac: what makes number columns comparable: robust (extremes drawn in), standard, or none. "
-        "By default robust for clam, and for dac what its weights were learned with (auto).",
+        help="With all but coterie: what makes number columns comparable: robust (extremes drawn in), standard, none. "
+        "By default robust for clam, otherwise what the weights were learned with (auto).",
         show_default=False,
     ),
 ]
@@ -168,7 +171,8 @@ Truth = Annotated[
     typer.Option(
         "--truth",
         metavar="COL",
-        help="Column with known groups to compare the clusters with; it is not clustered by.",
+        help="Column with known groups to compare the clusters with; it is not clustered by. Of images, folder stands "
+        "for the sub-folders that they are in.",
         show_default=False,
     ),
 ]
@@ -220,7 +224,17 @@ Image = Annotated[
     typer.Option(
         "--image",
         metavar="HxW",
-        help="Draw rows as images on the page, such as 28x28; their columns are the pixels.",
+        help="Draw the rows of a table as images on the page, such as 28x28; their columns are the pixels.",
+        show_default=False,
+    ),
+]
+ImageSize = Annotated[
+    str | None,
+    typer.Option(
+        "--image-size",
+        metavar="HxW",
+        help="Bring the images of a folder to this height and width; by default to the size that most have, but no "
+        "side longer than 64.",
         show_default=False,
     ),
 ]

@@ -13,6 +13,7 @@ from coterie.cli.requests import PredictRequest
 from coterie.cli.summary import Summary, cluster_sizes, present
 from coterie.data.columns import Table, listed
 from coterie.data.files import write_table
+from coterie.data.pixels import image_shape
 from coterie.data.tables import TableEncoder
 from coterie.errors import TableError, WeightsError
 from coterie.estimators import ESTIMATORS, load_model
@@ -23,9 +24,9 @@ def run(request: PredictRequest) -> None:
     writing = request.writing
     narrator = Narrator(quiet=writing.quiet)
     outputs = check_outputs(writing, [request.model, request.reading.file])
-    with narrator.phase(f"Reading {request.reading.file}"):
+    with narrator.steps(f"Reading {request.reading.file}") as on_step:
         model = _fitted_model(request.model)
-        loaded = load(request.reading)
+        loaded = load(request.reading, like=image_shape(model.table_.names), on_step=on_step)
     features = _fitting(loaded.chosen.features, model.table_)
     with narrator.phase("Predicting"):
         began = time.perf_counter()
@@ -45,6 +46,7 @@ def run(request: PredictRequest) -> None:
         seconds=seconds,
         notes=notes,
         files=outputs.files,
+        noun="row" if features.image is None else "image",
     )
     present(summary, writing, narrator)
 
@@ -70,6 +72,11 @@ def _fitting(features: Table, encoder: TableEncoder) -> Table:
             return features
         note = f"passed over, since the model does not use them: {listed(others)}"
         return replace(features.select(known), notes=(*features.notes, note))
+    if features.n_columns != len(encoder.names) and features.image is not None:
+        raise TableError(
+            f"{features.source} has images of {features.n_columns:,} pixels, and the model was fitted on "
+            f"{len(encoder.names):,} columns; use a model that was fitted on such images"
+        )
     if features.n_columns != len(encoder.names):
         raise TableError(
             f"{features.source} has {features.n_columns} columns, and the model was fitted on {len(encoder.names)}; "

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import final
@@ -14,9 +16,12 @@ from coterie.data.binary import BINARY_READERS
 from coterie.data.columns import Array, ChosenColumns, Table, choose_columns, unique_names, whole_numbers
 from coterie.data.datasets import example_path
 from coterie.data.files import read_table
-from coterie.errors import TableError
+from coterie.data.image_files import FILE, Size
+from coterie.data.pixels import ImageShape
+from coterie.errors import InputError, TableError
 
 _EXAMPLE = "example:"
+_HEIGHT_AND_WIDTH = re.compile(r"([1-9]\d{0,4})[x×]([1-9]\d{0,4})", re.IGNORECASE)
 
 
 @final
@@ -30,15 +35,37 @@ class Source:
     @property
     def is_text(self) -> bool:
         """Whether cells are written as text, so that they can be repeated as they are."""
-        return Path(self.path).suffix.lower() not in BINARY_READERS
+        return not self.is_folder and Path(self.path).suffix.lower() not in BINARY_READERS
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it has images, and no table."""
+        return self.path != "-" and Path(self.path).is_dir()
 
     @property
     def name(self) -> str:
         """What to call it."""
-        return "standard input" if self.path == "-" else Path(self.path).name
+        if self.path == "-":
+            return "standard input"
+        return Path(self.path).resolve().name if self.is_folder else Path(self.path).name
 
-    def read(self, reading: Reading, as_text: tuple[str, ...]) -> Table:
-        """Read the table, these columns as texts."""
+    def read(
+        self,
+        reading: Reading,
+        as_text: tuple[str, ...],
+        *,
+        like: ImageShape | None = None,
+        on_step: Callable[[str], None] | None = None,
+    ) -> Table:
+        """Read the table, these columns as texts; or the images, brought to the shape `like` if there is one."""
+        asked = None if reading.image_size is None else height_and_width("--image-size", reading.image_size)
+        if asked is not None and not self.is_folder:
+            raise InputError(f"--image-size is for a folder of images, and {self.name} is none; leave it out")
+
+        def on_progress(done: int, count: int) -> None:
+            if on_step is not None:
+                on_step(f"{done:,} of {count:,} images")
+
         try:
             return read_table(
                 self.path,
@@ -46,6 +73,9 @@ class Source:
                 header=reading.header,
                 delimiter=reading.delimiter,
                 as_text=as_text,
+                image_size=asked if like is None else like[:2],
+                image_channels=None if like is None else like[2],
+                on_progress=on_progress,
             )
         except TypeError as error:  # what scikit-learn expects of objects that are neither numbers nor texts
             raise TableError(f"{self.name}: {error}") from error
@@ -62,16 +92,26 @@ class Loaded:
     chosen: ChosenColumns
 
 
-def load(reading: Reading) -> Loaded:
-    """Read the FILE, and pick the columns that the options name."""
+def load(reading: Reading, *, like: ImageShape | None = None, on_step: Callable[[str], None] | None = None) -> Loaded:
+    """Read the FILE, and pick the columns that the options name.
+
+    Parameters
+    ----------
+    reading : Reading
+        What to read.
+    like : (height, width, channels), optional
+        The shape that the images of a folder must have.
+    on_step : callable, optional
+        Called with a few words now and then, where reading takes long.
+    """
     source = _source(reading.file)
     # Ids stay as they are written: 007 is not 7.
-    table = source.read(reading, as_text=() if reading.ids is None else (reading.ids,))
+    table = source.read(reading, () if reading.ids is None else (reading.ids,), like=like, on_step=on_step)
     chosen = choose_columns(
         table,
         columns=_names(reading.columns, table) or None,
         drop=_names(reading.drop, table),
-        ids=reading.ids,
+        ids=FILE if reading.ids is None and source.is_folder else reading.ids,
         truth=reading.truth,
     )
     return Loaded(source, reading, table, chosen)
@@ -84,6 +124,14 @@ def _source(file: str) -> Source:
     if file.startswith(_EXAMPLE):
         return Source(str(example_path(file.removeprefix(_EXAMPLE))))
     return Source(file)
+
+
+def height_and_width(option: str, text: str) -> Size:
+    """Read a size such as 28x28."""
+    size = _HEIGHT_AND_WIDTH.fullmatch(text)
+    if size is None:
+        raise InputError(f"{option} takes height x width, such as 28x28; got {text!r}")
+    return int(size[1]), int(size[2])
 
 
 def _names(given: tuple[str, ...], table: Table) -> list[str]:
@@ -109,24 +157,30 @@ def result_table(
     memberships : array (N, K)
         The membership of each row in each cluster.
     append : bool
-        Whether all that was read goes along, or only the ids.
+        Whether all that was read goes along, but for the pixels of images, or only the ids.
     typed : bool
         Whether the file that will be written knows numbers and dates. Otherwise the cells of a text table
         are repeated as they were written.
     """
     table, chosen = loaded.table, loaded.chosen
-    if append:
-        names = [*table.names, *table.side]
-        as_written = loaded.source.is_text and not typed
-        given = loaded.source.read(loaded.reading, as_text=table.names) if as_written else table
-        columns = [_tidy(given.column(i)) for i in range(table.n_columns)]
-        columns += [_tidy(values) for values in table.side.values()]
-    else:
+    names, columns = _all_columns(loaded, typed=typed) if append else ([], [])
+    if not names:
         names = [chosen.ids_name or "row"]
         columns = [np.arange(1, table.n_rows + 1) if chosen.ids is None else _tidy(chosen.ids)]
     own = np.where(labels < 0, 0.0, memberships[np.arange(table.n_rows), labels].astype(np.float64).round(4))
     unique, _ = unique_names([*names, "cluster", "membership"])
     return unique, [*columns, labels, own]
+
+
+def _all_columns(loaded: Loaded, *, typed: bool) -> tuple[list[str], list[Array]]:
+    """Return names and columns of what was read; thousands of pixels are left out."""
+    table = loaded.table
+    names, columns = [*table.side], [_tidy(values) for values in table.side.values()]
+    if table.image is not None:
+        return names, columns
+    as_written = loaded.source.is_text and not typed
+    given = loaded.source.read(loaded.reading, table.names) if as_written else table
+    return [*table.names, *names], [*(_tidy(given.column(i)) for i in range(table.n_columns)), *columns]
 
 
 def _tidy(column: Array) -> Array:

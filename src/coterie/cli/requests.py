@@ -5,6 +5,8 @@ from typing import final
 
 STEPS = 1500
 """How long ``coterie learn`` trains on a table of sorted sets, unless told."""
+IMAGE_STEPS = 600
+"""The same on a folder of sorted images."""
 
 
 @final
@@ -19,6 +21,8 @@ class Reading:
     drop: tuple[str, ...] = ()
     ids: str | None = None
     truth: str | None = None
+    image_size: str | None = None
+    """Of a folder: what its images are brought to, as it was written."""
 
 
 @final

@@ -65,6 +65,8 @@ class Summary:
     scores: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
+    noun: str = "row"
+    """What a row is to the reader."""
 
     def to_json(self) -> str:
         """Write all but the words as one JSON object."""
@@ -90,8 +92,10 @@ class Summary:
         console = Console(stderr=on_stderr, highlight=False, markup=False)
         if not console.is_terminal:
             console.width = _WIDTH_OUTSIDE_TERMINALS
-        table = TextTable(title=self._headline(), title_justify="left", title_style="bold", box=box.SIMPLE)
-        for name in ("cluster", "rows", "share"):
+        # A title of the table would be wrapped where that is narrow.
+        console.print(self._headline(), style="bold", soft_wrap=True)
+        table = TextTable(box=box.SIMPLE)
+        for name in ("cluster", f"{self.noun}s", "share"):
             table.add_column(name, justify="right", no_wrap=True)
         if self.traits:
             table.add_column("what sets it apart")
@@ -113,7 +117,7 @@ class Summary:
         return name, f"{size:,}", f"{size / self.n_rows:.1%}"
 
     def _headline(self) -> str:
-        return f"{self.source}: {_counted(self.n_rows, 'row')} in {_counted(len(self.sizes), 'cluster')}"
+        return f"{self.source}: {_counted(self.n_rows, self.noun)} in {_counted(len(self.sizes), 'cluster')}"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -17,6 +17,8 @@ from coterie.data.delimited import numbered_names
 from coterie.data.inputs import as_table
 from coterie.errors import MissingExtraError, TableError
 
+_TABLE_NAMES = ("X", "images")
+
 
 def _read_npy(path: Path) -> Table:
     try:
@@ -53,12 +55,15 @@ def _read_mat(path: Path) -> Table:
 
 
 def _from_arrays(arrays: Mapping[str, Any], source: str) -> Table:
-    """Take X, or the only two-dimensional array, as the table, and vectors of its length as `side`."""
-    tables = [name for name, value in arrays.items() if np.ndim(value) == 2]
-    if "X" not in arrays and len(tables) != 1:
+    """Take X, or images, or the only two-dimensional array, as the table, and vectors of its length as `side`."""
+    by_name = [name for name in _TABLE_NAMES if name in arrays]
+    tables = by_name or [name for name, value in arrays.items() if np.ndim(value) == 2]
+    if not by_name and len(tables) != 1:
         shapes = ", ".join(f"{name} {np.shape(value)}" for name, value in arrays.items())
-        raise TableError(f"{source} needs an array X, or exactly one of two dimensions; it has {shapes or 'none'}")
-    chosen = "X" if "X" in arrays else tables[0]
+        raise TableError(
+            f"{source} needs an array X or images, or exactly one of two dimensions; it has {shapes or 'none'}"
+        )
+    chosen = tables[0]
     table = _unnamed(arrays[chosen], source)
     given = arrays.get("feature_names")
     if given is not None and np.shape(given) == (table.n_columns,):
@@ -73,9 +78,9 @@ def _from_arrays(arrays: Mapping[str, Any], source: str) -> Table:
 
 
 def _unnamed(array: object, source: str) -> Table:
-    """Take an array as a table whose columns are numbered from 1."""
+    """Take an array as a table whose columns are numbered from 1, unless they are pixels."""
     table = as_table(array)
-    names = table.names if table.named else numbered_names(table.n_columns)
+    names = table.names if table.named or table.image else numbered_names(table.n_columns)
     return replace(table, names=names, source=source)
 
 

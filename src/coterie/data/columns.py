@@ -1,6 +1,7 @@
 """The table that everything else in this package reads, and the choice of its columns."""
 
 import difflib
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any, Literal, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 
+from coterie.data.pixels import ImageShape
 from coterie.errors import TableError
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -49,6 +51,8 @@ class Table:
         What reading decided, in sentences for the user.
     source : str
         Where the table came from.
+    image : (height, width, channels), optional
+        Set where each row is an image of this shape: the columns are its pixels, row by row, channels last.
     """
 
     names: tuple[str, ...]
@@ -58,6 +62,7 @@ class Table:
     side: Mapping[str, Array] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     source: str = "memory"
+    image: ImageShape | None = None
 
     def __post_init__(self) -> None:
         if self.block is None:
@@ -71,6 +76,11 @@ class Table:
             raise TableError(
                 f"a table needs one name per column and equally long columns; got {len(self.names)} names, "
                 f"{width} columns, lengths {sorted(lengths)}"
+            )
+        if self.image is not None and math.prod(self.image) != width:
+            raise TableError(
+                f"images of the shape {self.image} (height, width, channels) have {math.prod(self.image):,} pixels, "
+                f"but the table has {width:,} columns; give the shape whose product is that number"
             )
         object.__setattr__(
             self, "side", MappingProxyType({name: _read_only(values) for name, values in self.side.items()})
@@ -100,13 +110,13 @@ class Table:
         return self.columns[position] if self.block is None else self.block[:, position]
 
     def select(self, positions: Sequence[int]) -> "Table":
-        """Return the table that has these columns only, in this order."""
+        """Return the table that has these columns only, in this order; no images, unless it is all of them."""
         if list(positions) == list(range(self.n_columns)):
             return self
         names = tuple(self.names[i] for i in positions)
         if self.block is None:
-            return replace(self, names=names, columns=tuple(self.columns[i] for i in positions))
-        return replace(self, names=names, block=self.block[:, list(positions)])
+            return replace(self, names=names, columns=tuple(self.columns[i] for i in positions), image=None)
+        return replace(self, names=names, block=self.block[:, list(positions)], image=None)
 
 
 @final
@@ -220,7 +230,7 @@ def _beside(table: Table, name: str | None, left_out: set[int]) -> tuple[str | N
         return name, whole_numbers(table.side[name])
     position = column_position(table, name)
     if position is None:
-        raise TableError(_unknown(table, name, (*table.names, *table.side)))
+        raise TableError(_unknown(table, name, (*table.side, *table.names)))
     left_out.add(position)
     return table.names[position], whole_numbers(table.column(position))
 

@@ -41,6 +41,14 @@ def example_path(name: str) -> Path:
     return path
 
 
+def data_folder(wanted: str) -> Path:
+    """Return the folder that COTERIE_DATA names; what is wanted from it is said if there is none."""
+    folder = os.environ.get("COTERIE_DATA")
+    if not folder:
+        raise InputError(f"{wanted} is looked for in the folder COTERIE_DATA, which is not set")
+    return Path(folder)
+
+
 def load_benchmark(name: str) -> Dataset:
     """Load a benchmark from the folder that the environment variable COTERIE_DATA names.
 
@@ -60,10 +68,8 @@ def load_benchmark(name: str) -> Dataset:
     InputError
         When COTERIE_DATA is not set, or has no such file.
     """
-    folder = os.environ.get("COTERIE_DATA")
-    if not folder:
-        raise InputError(f"the benchmark {name!r} is looked for in the folder COTERIE_DATA, which is not set")
-    known = dict(_benchmarks(Path(folder)))
+    folder = data_folder(f"the benchmark {name!r}")
+    known = dict(_benchmarks(folder))
     matches = [key for key in known if name in {key, key.partition("/")[2]}]
     if not matches:
         raise InputError(f"no benchmark is called {name!r} in COTERIE_DATA={folder}; it has {listed(list(known), 200)}")

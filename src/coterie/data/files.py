@@ -1,4 +1,4 @@
-"""Tables from files and to files."""
+"""Tables from files and folders, and to files."""
 
 import csv
 import gzip
@@ -16,6 +16,7 @@ import numpy as np
 from coterie.data.binary import BINARY_READERS, pyarrow
 from coterie.data.columns import Array, Table
 from coterie.data.delimited import parse_delimited
+from coterie.data.image_files import IMAGE_ENDINGS, OnProgress, Size, read_images
 from coterie.errors import OutputError, TableError
 
 _TEXT_ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz")
@@ -28,13 +29,16 @@ def read_table(
     header: bool | None = None,
     delimiter: str | None = None,
     as_text: Sequence[str] = (),
+    image_size: Size | None = None,
+    image_channels: int | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Table:
-    """Read a table from a file; the file's ending says of which kind it is.
+    """Read a table from a file, whose ending says of which kind it is, or from a folder of images.
 
     Parameters
     ----------
     path : str or Path
-        A .csv, .tsv or .txt file (also with .gz), .parquet, .arrow, .feather, .ipc, .npy, .npz or .mat.
+        A .csv, .tsv or .txt file (also with .gz), .parquet, .arrow, .feather, .ipc, .npy, .npz or .mat, or a folder.
         "-" reads CSV from `stdin`.
     stdin : binary file, optional
         Used for "-"; the standard input by default.
@@ -44,12 +48,15 @@ def read_table(
         What separates a text table's cells; by default comma, semicolon, tab, bar or spaces, found out.
     as_text : sequence of str
         Columns of a text table to keep as they are written, such as ids with leading zeros.
+    image_size, image_channels, on_progress
+        For a folder: what its images are brought to, and what is told of the progress; see
+        `coterie.data.image_files.read_images`.
 
     Returns
     -------
     Table
         Its `notes` say what was found out. One-dimensional arrays beside the data of .npz and .mat files
-        are in `side`.
+        are in `side`, and so are the names of image files.
 
     Raises
     ------
@@ -63,7 +70,7 @@ def read_table(
     if not path.exists():
         raise TableError(f"there is no file {str(path)!r}; check the path")
     if path.is_dir():
-        raise TableError(f"{str(path)!r} is a folder; name one of the files in it")
+        return read_images(path, size=image_size, channels=image_channels, on_progress=on_progress)
     name = path.name.lower()
     text_ending = next((ending for ending in _TEXT_ENDINGS if name.endswith(ending)), None)
     try:
@@ -77,6 +84,8 @@ def read_table(
             return BINARY_READERS[path.suffix.lower()](path)
     except OSError as error:
         raise TableError(f"{str(path)!r} cannot be read: {error.strerror or error}") from error
+    if path.suffix.lower() in IMAGE_ENDINGS:
+        raise TableError(f"{path.name!r} is one image; name the folder that has all of them")
     known = ", ".join((*_TEXT_ENDINGS, *BINARY_READERS))
     raise TableError(f"{path.name!r} has an ending that is not known; known are {known}")
 

@@ -12,26 +12,28 @@ import narwhals as nw
 import numpy as np
 
 from coterie.data.columns import Array, Table
+from coterie.data.pixels import as_pixels, pixel_names
 from coterie.errors import TableError
 
 
 def as_table(X: object) -> Table:
-    """Take a 2-D array, a data frame, a tensor or a list of rows as a `Table`.
+    """Take an array, a data frame, a tensor or a list of rows as a `Table`.
 
     Parameters
     ----------
     X : array-like, pandas or polars DataFrame, pyarrow Table, torch tensor
-        Rows are samples. Numeric arrays are taken as they are, without a copy.
+        Rows are samples. Numeric arrays are taken as they are, without a copy. Those of three dimensions (n, height,
+        width) or four (n, height, width, channels) are images; a fourth channel is opacity, and they are put on white.
 
     Returns
     -------
     Table
-        With the frame's own column names, or `x0, x1, ...`.
+        With the frame's own column names, or `x0, x1, ...`, or for images `pixel 0,0, pixel 0,1, ...`.
 
     Raises
     ------
     TableError
-        (a `ValueError`) when the data is empty, sparse, complex or not two-dimensional.
+        (a `ValueError`) when the data is empty, sparse, complex, or of one dimension or more than four.
 
     Examples
     --------
@@ -91,9 +93,12 @@ def _from_array(array: Array) -> Table:
     if array.dtype.names is not None and array.ndim == 1:
         names = array.dtype.names
         return Table(names, tuple(_typed(array[name], name) for name in names), source="structured array")
+    kind = array.dtype.kind
+    if array.ndim in {3, 4} and kind in "iufb":
+        block, shape = as_pixels(_plain_numbers(array))
+        return Table(pixel_names(shape), block=block, named=False, source="array", image=shape)
     if array.ndim != 2:
         raise TableError(_not_two_dimensional(array))
-    kind = array.dtype.kind
     if kind == "c":
         raise TableError(f"Complex data not supported: the dtype is {array.dtype}. Use its real and imaginary parts.")
     names = tuple(f"x{i}" for i in range(array.shape[1]))
@@ -111,8 +116,9 @@ def _from_array(array: Array) -> Table:
 def _not_two_dimensional(array: Array) -> str:
     if array.ndim > 2:
         return (
-            f"Found array with dim {array.ndim} (shape={array.shape}), while 2 dimensions are expected: "
-            "rows are samples. Flatten each sample, such as by X.reshape(len(X), -1)."
+            f"Found array with dim {array.ndim} (shape={array.shape}) and dtype {array.dtype}, while 2 dimensions are "
+            "expected, of which rows are samples, or numbers that are images (n, height, width) or (n, height, width, "
+            "channels). Flatten each sample, such as by X.reshape(len(X), -1)."
         )
     seen = "scalar array" if array.ndim == 0 else "1D array"
     return (

@@ -70,7 +70,8 @@ def _about_constant(
     if not varied:
         yield "all columns are constant, so that all rows are alike"
     elif constant:
-        yield f"left out, since there is only one value: {listed(constant)}"
+        which = listed(constant) if table.image is None else f"{len(constant):,} of {table.n_columns:,} pixels"
+        yield f"left out, since there is only one value: {which}"
 
 
 def _about_far(names: Sequence[str], summary: NumberSummary) -> Iterator[str]:

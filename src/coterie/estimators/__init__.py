@@ -4,12 +4,18 @@ from pathlib import Path
 
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import WeightsError
+from coterie.estimators.attention_based import AttentionBasedClustering
 from coterie.estimators.base import Clusterer
 from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
 from coterie.estimators.dac import DAC
 
-ESTIMATORS: dict[str, type[Clusterer]] = {"coterie": Coterie, "clam": ClAM, "dac": DAC}
+ESTIMATORS: dict[str, type[Clusterer]] = {
+    "coterie": Coterie,
+    "clam": ClAM,
+    "dac": DAC,
+    "attention-based": AttentionBasedClustering,
+}
 """Every estimator by the name of its method."""
 
 

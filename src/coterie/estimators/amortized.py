@@ -3,7 +3,6 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -14,20 +13,19 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
 from coterie.config import from_dict, to_dict
-from coterie.data.tables import Scaling
+from coterie.data.tables import Scaling, Table, TableEncoder
 from coterie.errors import InputError, WeightsError
 from coterie.estimators.base import Clusterer, device_from, generator_from, labels_to_numpy, one_thread, to_numpy
-from coterie.estimators.features import FeatureMatch, encode_tasks, match_features, place_features
-from coterie.metrics import adjusted_rand_index
-from coterie.models.base import SetModel, build
+from coterie.estimators.features import FeatureMatch, match_features, place_features
+from coterie.estimators.lessons import Tasks, lessons_from
+from coterie.estimators.pictures import PictureMatch
+from coterie.metrics import adjusted_rand_index, normalized_mutual_information
+from coterie.models.base import SetModel, build, settled
 from coterie.ops.partition import cluster_means
 from coterie.registry import load_pretrained
-from coterie.structures import Clustering, TaskBatch, TaskSampler
-from coterie.tasks.listed import ListedTasks, padded
+from coterie.structures import Clustering, TaskBatch
 from coterie.training import Progress, TrainConfig, generator_on, task_batches, train
 
-HELD_OUT_BATCHES = 4
-"""Batches of held-out sets that the loss is evaluated on."""
 EVALUATIONS = 20
 """How often that is done."""
 FARTHEST = 1e6
@@ -48,8 +46,8 @@ class AmortizedClusterer(Clusterer, ABC):
     on_progress: Callable[[Progress], None] | None
 
     @abstractmethod
-    def _fresh_config(self, n_features: int) -> Any:
-        """Configuration of a network that begins from nothing."""
+    def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> Any:
+        """Configuration of a network that begins from nothing; for images of that shape, if there is one."""
 
     @abstractmethod
     def _configured(self, config: Any) -> Any:
@@ -58,7 +56,7 @@ class AmortizedClusterer(Clusterer, ABC):
     @one_thread()
     def learn(
         self,
-        tasks: TaskSampler | Sequence[tuple[Any, npt.ArrayLike]],
+        tasks: Tasks,
         *,
         steps: int = 1500,
         batch_size: int = 16,
@@ -75,9 +73,10 @@ class AmortizedClusterer(Clusterer, ABC):
 
         Parameters
         ----------
-        tasks : list of (X, y), or TaskSampler
+        tasks : list of (X, y), folder or list of folders, or TaskSampler
             Sets with the cluster of every row, of any sizes and any numbers of clusters, but with the same columns; or
-            an object that draws such sets.
+            images with the class of each, which are brought to 28 by 28 pixels; or folders that have a sub-folder of
+            images for each class; or an object that draws such sets. Classes of different sets are never mixed.
         steps : int
             Optimiser steps.
         batch_size : int
@@ -87,8 +86,8 @@ class AmortizedClusterer(Clusterer, ABC):
         learning_rate : float
             Largest rate of the one-cycle schedule.
         held_out : float
-            Share of the tasks that are not trained on; the weights with the smallest loss there are kept. Of fewer
-            than five tasks none is held out, and the last weights are kept.
+            Share of the tasks that are not trained on, or of the classes of images; the weights with the smallest loss
+            there are kept. Of fewer than five tasks or ten classes none is held out, and the last weights are kept.
         turned : bool
             Whether sets are also shown turned around their mean. Use False if features mean something by themselves.
         folder : str or Path, optional
@@ -102,26 +101,22 @@ class AmortizedClusterer(Clusterer, ABC):
             )
         device = device_from(self.device)
         generator = generator_from(self.random_state, torch.device("cpu"))
-        features: list[str] | None = None
-        if isinstance(tasks, TaskSampler):
-            training: TaskSampler = tasks
-            testing: ListedTasks | None = None
-            fixed = [tasks.sample(batch_size, generator) for _ in range(HELD_OUT_BATCHES)]
-            scaling: Scaling = "none"
-        else:
-            scaling = "standard" if self.scaling == "auto" else self.scaling
-            pairs, features = encode_tasks(tasks, scaling)
-            varied = ListedTasks(pairs, max_points=max_points, turned=turned, standardised=scaling == "standard")
-            training, testing = _split(varied, held_out, generator)
-            shown = testing or training
-            fixed = [shown.sample(batch_size, generator) for _ in range(HELD_OUT_BATCHES)]
-        model, start = self._beginning(fixed[0].x.shape[2], generator)
+        lessons = lessons_from(
+            tasks,
+            batch_size=batch_size,
+            max_points=max_points,
+            held_out=held_out,
+            turned=turned,
+            scaling="standard" if self.scaling == "auto" else self.scaling,
+            generator=generator,
+        )
+        model, start = self._beginning(lessons.fixed[0].x.shape[2], lessons.image, generator)
         self._configured(model.config)  # refuses what it cannot use, before anything takes time
-        model, fixed = model.to(device), [batch.to(device) for batch in fixed]
+        model, fixed = model.to(device).train(), [batch.to(device) for batch in lessons.fixed]
         generator = generator_on(device, generator)
         train(
             model,
-            task_batches(training, batch_size=batch_size, generator=generator, device=device),
+            task_batches(lessons.training, batch_size=batch_size, generator=generator, device=device),
             TrainConfig(
                 steps,
                 learning_rate=learning_rate,
@@ -130,7 +125,7 @@ class AmortizedClusterer(Clusterer, ABC):
                 weight_decay=0.01,
                 clip_norm=1.0,
                 evaluate_every=max(1, steps // EVALUATIONS),
-                keep_best="loss" if testing is not None or isinstance(tasks, TaskSampler) else None,
+                keep_best="loss" if lessons.are_apart else None,
             ),
             generator=generator,
             on_log=self.on_progress,
@@ -139,13 +134,18 @@ class AmortizedClusterer(Clusterer, ABC):
         )
         for name in set(vars(self)) - set(self.get_params(deep=False)):
             delattr(self, name)  # what an earlier network found
-        card = {"model": to_dict(model.config), "scaling": scaling, "start": start, "steps": steps}
+        model.eval()
+        if lessons.are_apart:
+            with torch.no_grad():
+                model.config = model.calibrated(fixed, normalized_mutual_information)
+        card = {"model": to_dict(model.config), "scaling": lessons.scaling, "start": start, "steps": steps}
         self.evaluation_ = {"loss": _mean_loss(model, fixed)}
-        self._become(model.cpu(), card if features is None else card | {"features": features})
-        sets = testing or (None if isinstance(tasks, TaskSampler) else training)
-        if isinstance(sets, ListedTasks):
-            self.evaluation_["adjusted_rand_index"] = _agreement(self._inference_model().to(device), sets, device)
-            self.evaluation_["held_out_tasks"] = 0 if testing is None else len(testing.sets)
+        self._become(model.cpu(), card if lessons.features is None else card | {"features": lessons.features})
+        if lessons.held_out is not None:
+            self.evaluation_["adjusted_rand_index"] = _agreement(
+                self._inference_model().to(device), lessons.whole, device
+            )
+            self.evaluation_["held_out_tasks"] = lessons.held_out
         return self
 
     @one_thread()
@@ -159,21 +159,22 @@ class AmortizedClusterer(Clusterer, ABC):
         y : None
             Not used.
         """
-        self._load_weights()
+        table = self._read(X, reset=True)
+        self._load_weights(pictures=table.image is not None)
         model = self._inference_model()
         scaling: Scaling = self._card.get("scaling", "none") if self.scaling == "auto" else self.scaling
-        encoded = self._fit_encoder(X, scaling)
+        self.table_ = TableEncoder(scaling).fit(table)
+        encoded = self._to_tensor(table)
+        asked = getattr(model.config, "n_clusters", None)
+        if asked is not None and asked > len(encoded):
+            raise InputError(f"n_clusters={asked} is more than n_samples={len(encoded)}. Ask for fewer.")
         if scaling == "none" and float(encoded.abs().max()) > FARTHEST:
             raise InputError(
                 f"A value as large as {float(encoded.abs().max()):g} cannot be used unscaled; use scaling='standard'."
             )
-        matched = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
-        if matched is None:
-            matched = match_features(encoded, int(self._card["model"]["n_features"]), standardised=scaling != "none")
-        notes = [] if matched is None or matched[1] is None else [matched[1]]
-        self._match: FeatureMatch | None = None if matched is None else matched[0].to(encoded)
+        notes = self._fit_match(table, encoded, standardised=scaling != "none")
         self.model_ = model.to(encoded.device)
-        x = self._matched(encoded)
+        x = self._matched(table, encoded)
         found = self.model_.cluster(x, generator_from(self.random_state, x.device))
         self._found = Clustering(found.labels[:0], found.n_clusters, extras=found.extras)
         self.labels_ = labels_to_numpy(found.labels)
@@ -214,22 +215,46 @@ class AmortizedClusterer(Clusterer, ABC):
 
     def _features(self, X: Any) -> Tensor:
         """New rows as the network takes them."""
-        return self._matched(self._encode(X))
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        return self._matched(table, self._to_tensor(table))
 
-    def _matched(self, encoded: Tensor) -> Tensor:
+    def _fit_match(self, table: Table, encoded: Tensor, *, standardised: bool) -> list[str]:
+        """Learn how to bring rows to what the network takes, and say it in sentences."""
+        self._match: FeatureMatch | PictureMatch | None = None
+        image = self._card["model"].get("image")
+        if image is not None:
+            self._match, said = PictureMatch.of(table, tuple(image))
+            return list(said)
+        matched = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
+        if matched is None:
+            matched = match_features(encoded, int(self._card["model"]["n_features"]), standardised=standardised)
+        if matched is None:
+            return []
+        self._match = matched[0].to(encoded)
+        return [] if matched[1] is None else [matched[1]]
+
+    def _matched(self, table: Table, encoded: Tensor) -> Tensor:
+        if isinstance(self._match, PictureMatch):
+            return self._match(table).to(encoded.device)
         x = encoded if self._match is None else self._match(encoded)
         return x.clamp(-FARTHEST, FARTHEST)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "n_clusters_" in vars(self)
 
-    def _load_weights(self) -> None:
+    def _weights_for(self, *, pictures: bool) -> str | Path | None:
+        """The weights that the parameters name, for rows that are images or not."""
+        return self.weights
+
+    def _load_weights(self, *, pictures: bool = False) -> None:
         """Read the weights that the parameters name, unless there is a network since they were last set."""
-        if "_network" in vars(self) and self._network_since == self.weights:
+        weights = self._weights_for(pictures=pictures)
+        if "_network" in vars(self) and self._since[0] == self.weights and self._since[1] in {None, weights}:
             return
-        if self.weights is None:
+        if weights is None:
             raise InputError("There are no weights: call learn(tasks) first, or name some (weights=...).")
-        self._become(*self._read_weights(self.weights))
+        self._become(*self._read_weights(weights), weights)
 
     def _read_weights(self, weights: str | Path) -> tuple[SetModel, dict[str, Any]]:
         """Network of that name or in that file, and its card."""
@@ -252,9 +277,10 @@ class AmortizedClusterer(Clusterer, ABC):
         network.load_state_dict({k: v for k, v in tensors.items() if not k.startswith((FOUND, MATCH, MEANS))})
         return network
 
-    def _become(self, network: SetModel, card: dict[str, Any]) -> None:
+    def _become(self, network: SetModel, card: dict[str, Any], weights: str | Path | None = None) -> None:
+        """Take a network: that of some weights, or one that was learned and stays whatever the rows are."""
         self._network = network.eval()
-        self._network_since = self.weights
+        self._since = self.weights, weights
         kept = ("model", "scaling", "start", "steps", "name", "features")
         self._card = {name: card[name] for name in kept if name in card}
 
@@ -264,15 +290,18 @@ class AmortizedClusterer(Clusterer, ABC):
         model.config = self._configured(self._network.config)
         return model
 
-    def _beginning(self, n_features: int, generator: Generator) -> tuple[SetModel, str | None]:
+    def _beginning(
+        self, n_features: int, image: tuple[int, int, int] | None, generator: Generator
+    ) -> tuple[SetModel, str | None]:
         """The network that training begins with, and the weights it has."""
-        fresh = build(self.kind, self._fresh_config(n_features), generator)
-        if self.weights is None:
+        fresh = build(self.kind, self._fresh_config(n_features, image), generator)
+        weights = self._weights_for(pictures=image is not None)
+        if weights is None:
             return fresh, None
-        model, card = self._read_weights(self.weights)
-        if card["model"]["n_features"] != n_features:
+        model, _ = self._read_weights(weights)
+        if (model.config.n_features, getattr(model.config, "image", None)) != (n_features, image):
             return fresh, None
-        return model, str(self.weights)
+        return model, str(weights)
 
     def _describe(self) -> None:
         """Set what follows from the clusters that were found."""
@@ -290,19 +319,24 @@ class AmortizedClusterer(Clusterer, ABC):
             check_is_fitted(self)
             tensors |= {f"{FOUND}{name}": value for name, value in self._found.extras.items()}
             tensors[MEANS] = self._means
-            if self._match is not None:
+            if isinstance(self._match, PictureMatch):
+                card["pictures"] = self._match.to_card()
+            elif self._match is not None:
                 tensors |= {f"{MATCH}centre": self._match.centre, f"{MATCH}matrix": self._match.matrix}
             card |= {"n_clusters": self.n_clusters_, "notes": list(self.notes_)}
         return tensors, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        self._become(self._network_from(tensors, card), card)
+        own = self._weights_for(pictures="pictures" in card)
+        self._become(self._network_from(tensors, card), card, own if card.get("name") == own else None)
         if MEANS not in tensors:
             return
         device = device_from(self.device)
         found, match = _taken(tensors, FOUND, device), _taken(tensors, MATCH, device)
         self.model_ = self._inference_model().to(device)
         self._match = FeatureMatch(match["centre"], match["matrix"]) if match else None
+        if "pictures" in card:
+            self._match = PictureMatch.from_card(card["pictures"])
         self._found = Clustering(torch.empty(0, dtype=torch.int64), int(card["n_clusters"]), extras=found)
         self._means = tensors[MEANS].to(device)
         self.notes_ = tuple(card["notes"])
@@ -324,30 +358,18 @@ def check_at_least_one(**numbers: Any) -> None:
             raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
 
 
-def _split(tasks: ListedTasks, held_out: float, generator: Generator) -> tuple[ListedTasks, ListedTasks | None]:
-    """Tasks to train on, and tasks to test on unless they are few."""
-    if not 0 <= held_out < 1:
-        raise InputError(f"held_out={held_out} must be a share of the tasks, from 0 to below 1.")
-    count = len(tasks.sets)
-    order = torch.randperm(count, generator=generator).tolist()
-    apart = min(count - 1, max(1, round(held_out * count))) if count >= 5 and held_out > 0 else 0
-    training, testing = [tasks.sets[i] for i in order[apart:]], [tasks.sets[i] for i in order[:apart]]
-    if not testing:
-        return replace(tasks, sets=training), None
-    return replace(tasks, sets=training), replace(tasks, sets=testing, varied=False, turned=False)
-
-
 def _mean_loss(model: SetModel, batches: Sequence[TaskBatch]) -> float:
-    with torch.no_grad():
+    with torch.no_grad(), settled(model):
         losses = [float(model.loss(batch, Generator(batch.x.device).manual_seed(0)).total) for batch in batches]
     return sum(losses) / len(losses)
 
 
-def _agreement(model: SetModel, tasks: ListedTasks, device: torch.device) -> float:
-    """Mean adjusted Rand index over whole sets."""
+def _agreement(model: SetModel, batches: Sequence[TaskBatch], device: torch.device) -> float:
+    """Mean adjusted Rand index over sets."""
     scores = []
-    for x, labels in tasks.sets:
-        batch = padded([(x, labels)]).to(device)
-        found = model.cluster_sets(batch.x, batch.valid, Generator(device).manual_seed(0))[0]
-        scores.append(adjusted_rand_index(labels.numpy(), labels_to_numpy(found.labels)))
+    for batch in batches:
+        here = batch.to(device)
+        found = model.cluster_sets(here.x, here.valid, Generator(device).manual_seed(0))
+        for one, labels, valid in zip(found, batch.labels, batch.valid, strict=True):
+            scores.append(adjusted_rand_index(labels[valid].numpy(), labels_to_numpy(one.labels)[valid.numpy()]))
     return float(np.mean(scores))

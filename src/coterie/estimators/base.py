@@ -18,6 +18,7 @@ from torch import Generator, Tensor
 
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.data.pixels import image_shape
 from coterie.data.tables import Scaling, Table, TableEncoder, as_table
 from coterie.errors import InputError, WeightsError
 
@@ -100,6 +101,7 @@ class Clusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scik
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
         return tags
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -155,15 +157,27 @@ class Clusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scik
 
     def _read(self, X: Any, *, reset: bool) -> Table:
         """X as a table, with scikit-learn's checks of names and number of columns."""
+        table = as_table(X)
+        if not reset:
+            self._check_image(table)
         if isinstance(X, Table):
             if reset:
                 self.n_features_in_ = X.n_columns
                 self.feature_names_in_ = np.array(X.names, dtype=object)
             return X
-        table = as_table(X)
-        shaped = X if isinstance(X, np.ndarray) or table.named else np.empty((0, table.n_columns))
+        as_it_is = table.named or (isinstance(X, np.ndarray) and table.image is None)
+        shaped = X if as_it_is else np.empty((0, table.n_columns))
         validate_data(self, shaped, reset=reset, skip_check_array=True)
         return table
+
+    def _check_image(self, table: Table) -> None:
+        """Refuse images of another shape than those of ``fit``: as many pixels may be in other places."""
+        fitted = None if table.image is None else image_shape(self.table_.names)
+        if fitted is not None and table.image != fitted:
+            raise InputError(
+                f"X has images of the shape {table.image} (height, width, channels), but {type(self).__name__} was "
+                f"fitted on images of the shape {fitted}. Bring them to that shape."
+            )
 
     def _fit_encoder(self, X: Any, scaling: Scaling) -> Tensor:
         """Read X, learn how to encode it, and encode it."""

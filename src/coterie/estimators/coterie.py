@@ -20,13 +20,13 @@ from coterie.estimators.coterie_choice import (
     assign,
     blocks,
     check_parameters,
-    drawn,
     matched,
     means_of,
     relative_scales,
 )
-from coterie.estimators.coterie_judge import JUDGED_ROWS, REFINING_ROUNDS, Judge, Refining
-from coterie.proposals import Effort, Proposal, propose
+from coterie.estimators.coterie_judge import Judge
+from coterie.estimators.coterie_votes import Election, Voting
+from coterie.proposals import Effort, Proposal
 
 UNSURE = 0.25
 """Predicted agreement below which the result says that it is little more than a guess."""
@@ -57,7 +57,7 @@ class Coterie(Clusterer):
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
     effort : {"fast", "balanced", "thorough"}
         How much is proposed, for 1,000, 1,500 or 2,000 rows; of more, so many are drawn by chance, and what is found in
-        them takes the others.
+        them takes the others. With "thorough" up to three such samples vote.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
     judge : str or Path
@@ -158,28 +158,13 @@ class Coterie(Clusterer):
             raise InputError(f"n_clusters={self.n_clusters} is more than n_samples={len(encoded)}. Ask for fewer.")
         generator = generator_from(self.random_state, torch.device("cpu"))
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        kept = drawn(len(encoded), JUDGED_ROWS[self.effort], seed)
-        rows = self._in_units(encoded[kept])
-        notes = []
-        if (few := f"{len(kept):,}") != (many := f"{len(encoded):,}"):
-            notes.append(f"{few} of the {many} rows, drawn by chance, were clustered; what was found takes the others")
-        proposals = propose(
-            rows,
-            effort=self.effort,
-            max_clusters=self.max_clusters,
-            n_clusters=self.n_clusters,
-            seed=seed,
-            on_progress=self.on_progress,
+        voting = Voting(
+            Judge.called(self.judge), self.effort, self.n_clusters, self.max_clusters, self.granularity, seed
         )
-        if not proposals and self.n_clusters is not None and self.n_clusters > 1:
-            raise InputError(
-                f"n_clusters={self.n_clusters}, but the {len(rows):,} rows that are looked at have fewer distinct "
-                "values. Ask for fewer clusters."
-            )
-        judge, rounds = Judge.called(self.judge), REFINING_ROUNDS[self.effort]
-        refining = Refining(rounds, self.granularity, self.max_clusters, keep_number=self.n_clusters is not None)
-        self._opinions: Opinions | None = judge.opinions(rows, proposals, refining) if proposals else None
-        self._settle(rows, notes)
+        samples = [self._in_units(encoded[kept]) for kept in voting.samples(len(encoded))]
+        election = voting.election(samples, self.on_progress)
+        notes = election.sampling(len(encoded), ANOTHER)
+        self._settle(election, notes)
         self._label(encoded, before)
         self.notes_ = tuple(notes)
         return self
@@ -291,9 +276,10 @@ class Coterie(Clusterer):
             )
         return self._opinions
 
-    def _settle(self, rows: npt.NDArray[np.float64], notes: list[str]) -> None:
+    def _settle(self, election: Election, notes: list[str]) -> None:
         """Take one of the proposals, and say what is known of all of them."""
-        opinions = self._opinions
+        rows, opinions = election.rows, election.opinions
+        self._opinions: Opinions | None = opinions
         self.proposals_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
         if opinions is not None:
             chosen = opinions.choice(self.granularity)
@@ -311,7 +297,7 @@ class Coterie(Clusterer):
             )
         else:
             winner, self.chosen_ = opinions.proposals[chosen], opinions.described(chosen)
-            self.confidence_ = float(opinions.scores[chosen])
+            self.confidence_ = election.confidence
             notes.append(
                 f"of {len(opinions.proposals)} proposals, that of {winner.algorithm} on {winner.view} columns was taken"
                 f"{', refined' if winner.refined else ''}"

@@ -51,14 +51,8 @@ class Opinions:
         return scores
 
     def choice(self, granularity: float = 0.0) -> int:
-        """Place of the proposal that is taken: of those about as good as the best, the best with the fewest clusters.
-
-        A positive granularity favours many clusters.
-        """
-        n_clusters = np.array([each.n_clusters for each in self.proposals])
-        leaning = self.logits + granularity * PULL * np.log2(n_clusters)
-        good = leaning >= leaning.max() - TOLERANCE
-        return int(np.where(good & (n_clusters == n_clusters[good].min()), leaning, -np.inf).argmax())
+        """Place of the proposal that is taken; a positive granularity favours many clusters."""
+        return preferred(self.logits, np.array([each.n_clusters for each in self.proposals]), granularity)
 
     def ranking(self) -> list[int]:
         """Places of the proposals, the best first."""
@@ -208,6 +202,16 @@ def check_parameters(n_clusters: object, max_clusters: object, granularity: obje
             raise InputError(f"{name}={value!r} must be a whole number of at least {least}.")
     if not isinstance(granularity, int | float | np.integer | np.floating) or not np.isfinite(granularity):
         raise InputError(f"granularity={granularity!r} must be a finite number; 0 leaves the choice to the judge.")
+
+
+def preferred(logits: Floats, n_clusters: Integers, granularity: float = 0.0) -> int:
+    """Place of what is taken: of all that is about as good as the best, the best with the fewest clusters.
+
+    A positive granularity favours many clusters.
+    """
+    leaning = logits + granularity * PULL * np.log2(n_clusters)
+    good = leaning >= leaning.max() - TOLERANCE
+    return int(np.where(good & (n_clusters == n_clusters[good].min()), leaning, -np.inf).argmax())
 
 
 def drawn(n: int, at_most: int, seed: int) -> Integers:

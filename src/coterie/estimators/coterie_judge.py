@@ -47,6 +47,15 @@ class Refining:
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
+class Hearing:
+    """The judge's opinions, and the case that they rest on: much larger, and of use only while more may join it."""
+
+    case: Case
+    opinions: Opinions
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
 class Judge:
     """The network, and how its predictions are brought to mean what they say."""
 
@@ -84,30 +93,36 @@ class Judge:
         return _shipped_judge(str(weights)) if weights in pretrained_names("judge") else cls.of(weights)
 
     def opinions(self, rows: Floats, proposals: Sequence[Proposal], refining: Refining | None = None) -> Opinions:
-        """What the judge thinks of the proposals for the rows; there is at least one.
+        """What the judge thinks of the proposals for the rows; there is at least one."""
+        return self.hearing(rows, proposals, refining).opinions
+
+    def hearing(self, rows: Floats, proposals: Sequence[Proposal], refining: Refining | None = None) -> Hearing:
+        """The same with the case.
 
         To refine, partitions near the best join the others, as long as one of them is preferred to all.
         """
-        case = Case.of(rows, proposals)
-        opinions = self._heard(rows, case)
+        hearing = self._heard(rows, Case.of(rows, proposals))
         if refining is None:
-            return opinions
+            return hearing
         for _ in range(refining.rounds):
-            near = refining.near(rows, case, opinions.choice(refining.granularity))
+            near = refining.near(rows, hearing.case, hearing.opinions.choice(refining.granularity))
             if not near:
                 break
-            larger = case.joined_by(near)
-            anew = self._heard(rows, larger)
-            if anew.choice(refining.granularity) < len(case.proposals):
+            larger = self.joined(hearing, near)
+            if larger.opinions.choice(refining.granularity) < len(hearing.case.proposals):
                 break
-            case, opinions = larger, anew
-        return opinions
+            hearing = larger
+        return hearing
+
+    def joined(self, hearing: Hearing, others: Sequence[Proposal]) -> Hearing:
+        """All judged again, with further proposals for the same rows, at least one, at the end."""
+        return self._heard(hearing.opinions.rows, hearing.case.joined_by(others))
 
     @torch.no_grad()
-    def _heard(self, rows: Floats, case: Case) -> Opinions:
+    def _heard(self, rows: Floats, case: Case) -> Hearing:
         logits, single = self.network(torch.from_numpy(case.brief()).unsqueeze(0))
         calibrated = self.slope * logits.squeeze(0).double().numpy() + self.offset
-        return Opinions(rows, list(case.proposals), calibrated, float(single.sigmoid()))
+        return Hearing(case, Opinions(rows, list(case.proposals), calibrated, float(single.sigmoid())))
 
 
 @cache

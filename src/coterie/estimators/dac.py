@@ -140,13 +140,17 @@ class DAC(AmortizedClusterer):
             raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
         return self.model_
 
-    def _beginning(self, n_features: int, generator: Generator) -> tuple[SetModel, str | None]:
-        model, start = super()._beginning(n_features, generator)
+    def _beginning(
+        self, n_features: int, image: tuple[int, int, int] | None, generator: Generator
+    ) -> tuple[SetModel, str | None]:
+        model, start = super()._beginning(n_features, image, generator)
         # Whatever the weights were trained for, nobody knows whether the sets to learn from have a direction.
         model.config = replace(model.config, turns=1)
         return model, start
 
-    def _fresh_config(self, n_features: int) -> DacConfig:
+    def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> DacConfig:
+        if image is not None:  # densities describe points as they are, which images are too many numbers for
+            return DacConfig(n_features, encoder="strided", image=image, density="none", filtering="anchored")
         return DacConfig(n_features, density=self.density, filtering=self.filtering)
 
     def _configured(self, config: DacConfig) -> DacConfig:

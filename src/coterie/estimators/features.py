@@ -8,11 +8,11 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from coterie.data.columns import listed
-from coterie.data.tables import Scaling, TableEncoder, as_table
+from coterie.data.tables import Scaling, Table, TableEncoder, as_table
 from coterie.errors import InputError
 
 LEAST_VARIANCE = 1e-8
@@ -91,11 +91,7 @@ def encode_tasks(
 
     A column that varies in some of the tasks is a feature of all: where it does not vary, it is zero.
     """
-    if not isinstance(tasks, Iterable):
-        raise InputError(f"learn() takes a list of pairs (X, y), not a {type(tasks).__name__}.")
-    pairs = [_encoded(position, task, scaling) for position, task in enumerate(tasks)]
-    if not pairs:
-        raise InputError("learn() needs at least one task: a pair (X, y) of rows and their clusters.")
+    pairs = [_encoded(table, labels, scaling) for table, labels in pairs_of(tasks)]
     columns = pairs[0][0].names
     for position, (encoder, _, _) in enumerate(pairs):
         if set(encoder.names) != set(columns):
@@ -112,7 +108,17 @@ def encode_tasks(
     return sets, names
 
 
-def _encoded(position: int, task: Any, scaling: Scaling) -> tuple[TableEncoder, Tensor, Tensor]:
+def pairs_of(tasks: Iterable[tuple[Any, npt.ArrayLike]]) -> list[tuple[Table, Int[Tensor, " N"]]]:
+    """Each task as a table, and its clusters as whole numbers from 0 in the order in which they first occur."""
+    if not isinstance(tasks, Iterable):
+        raise InputError(f"learn() takes a list of pairs (X, y), not a {type(tasks).__name__}.")
+    pairs = [_pair(position, task) for position, task in enumerate(tasks)]
+    if not pairs:
+        raise InputError("learn() needs at least one task: a pair (X, y) of rows and their clusters.")
+    return pairs
+
+
+def _pair(position: int, task: Any) -> tuple[Table, Tensor]:
     try:
         X, y = task
     except (TypeError, ValueError) as error:
@@ -130,7 +136,10 @@ def _encoded(position: int, task: Any, scaling: Scaling) -> tuple[TableEncoder, 
     if unknown:
         raise InputError(f"Row {unknown[0]} of task {position} has no cluster; leave such rows out.")
     place = {name: i for i, name in enumerate(dict.fromkeys(clusters.tolist()))}
-    labels = torch.tensor([place[name] for name in clusters.tolist()])
+    return table, torch.tensor([place[name] for name in clusters.tolist()])
+
+
+def _encoded(table: Table, labels: Tensor, scaling: Scaling) -> tuple[TableEncoder, Tensor, Tensor]:
     encoder = TableEncoder(scaling).fit(table)
     return encoder, torch.from_numpy(encoder.transform(table)), labels
 

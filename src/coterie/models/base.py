@@ -1,6 +1,8 @@
 """The one abstraction: a module that can be trained on batches and can cluster points."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -11,6 +13,7 @@ from coterie.structures import Clustering, Loss, TaskBatch
 
 Batch = TypeVar("Batch")
 Model = TypeVar("Model", bound=nn.Module)
+Score = Callable[[Tensor, Tensor], float]
 
 
 class ClusterModel(nn.Module, ABC, Generic[Batch]):
@@ -52,6 +55,13 @@ class SetModel(ClusterModel[TaskBatch], ABC):
             0
         ]
 
+    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> Any:  # noqa: ARG002  (most have nothing to set)
+        """The configuration with what is best set by looking at sets that were not trained on.
+
+        A score compares true labels with those that were found; larger is better.
+        """
+        return self.config
+
     def after_step(self) -> None:
         """Nothing: the gradient says it all."""
 
@@ -62,3 +72,14 @@ def build(kind: type[Model], config: Any, generator: Generator) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.random.set_rng_state(Generator().manual_seed(seed).get_state())
         return kind(config)
+
+
+@contextmanager
+def settled(model: nn.Module) -> Iterator[None]:
+    """Let a model be as it is after training, not noting what it sees, for as long as this lasts."""
+    before = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(before)

@@ -4,7 +4,10 @@ A set network finds one cluster in one pass: the parameters of its density and, 
 Clustering is to filter, to take the members away, and to repeat until nothing is left. Training shows the network
 labelled sets; afterwards it clusters sets of classes that it never saw, without being told their number.
 
-Letters: B sets, N points, D features, K clusters, H hidden, M inducing points, P numbers that describe a cluster.
+Elements may be images: an encoder makes features of each alone, once, and filtering sees these instead.
+
+Letters: B sets, N points, D features, E features after the encoder, K clusters, H hidden, M inducing points, P numbers
+that describe a cluster.
 """
 
 from collections.abc import Mapping
@@ -29,6 +32,7 @@ from coterie.models.dac_refinement import (
 )
 from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
+from coterie.nn.vision import ElementEncoder
 from coterie.ops.mixture import joint_of
 from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -37,6 +41,8 @@ __all__ = ["DacConfig", "DacModel", "Density", "Filtered"]
 
 HESITATION = 1.0
 """Log-odds within which a pass is in doubt about even the likeliest point; it takes those almost as likely with it."""
+BLOCK_ROWS = 2048
+"""Elements that are encoded at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +73,10 @@ class DacModel(SetModel):
             config.width, config.heads, config.inducing, layer_norm=config.layer_norm, scale=config.scale
         )
         anchored, at_input = config.filtering == "anchored", config.anchor_position == "input"
-        meets_anchor = config.n_features if at_input else config.width
+        self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
+        meets_anchor = self.embed.out_width if at_input else config.width
         self.show_anchor = MAB(meets_anchor, meets_anchor, attention) if anchored else None
-        encoded = config.width if anchored and at_input else config.n_features
+        encoded = config.width if anchored and at_input else self.embed.out_width
         self.encoder = ISABStack(encoded, config.depth, attention, tied=config.tie_blocks)
         self.pool = PMA(config.width, 1, attention)
         self.show_cluster = MAB(config.width, config.width, attention)
@@ -78,13 +85,19 @@ class DacModel(SetModel):
         self.density = density_head(config)
         self.describe = None if self.density is None else nn.Linear(config.width, self.density.context_width)
 
+    def embedded(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N E"]:
+        """Embed each valid element alone, some at a time; what costs most for images."""
+        blocks = zip(torch.split(x.flatten(0, 1), BLOCK_ROWS), torch.split(valid.flatten(), BLOCK_ROWS), strict=True)
+        seen = torch.cat([self.embed(part.unsqueeze(0), there.unsqueeze(0))[0] for part, there in blocks])
+        return seen.reshape(*x.shape[:2], self.embed.out_width)
+
     def filter(
         self,
-        x: Float[Tensor, "B N D"],
+        x: Float[Tensor, "B N E"],
         valid: Bool[Tensor, "B N"] | None = None,
         anchor: Int[Tensor, " B"] | None = None,
     ) -> Filtered:
-        """Find one cluster among the valid points of each set, that of the anchors if the network is anchored."""
+        """Find one cluster among the valid points of embedded sets, that of the anchors if the network is anchored."""
         shown = None
         if self.show_anchor is not None and self.config.anchor_position == "input":
             shown = _rows(x, _required(anchor))
@@ -103,9 +116,9 @@ class DacModel(SetModel):
         )
 
     def judge(
-        self, x: Float[Tensor, "B N D"], summary: Float[Tensor, "B S H"], anchor: Float[Tensor, "B 1 A"] | None
+        self, x: Float[Tensor, "B N E"], summary: Float[Tensor, "B S H"], anchor: Float[Tensor, "B 1 A"] | None
     ) -> Float[Tensor, "B N"]:
-        """Membership logits of any points, by what a pass has kept."""
+        """Membership logits of any embedded points, by what a pass has kept."""
         parts = torch.split(
             summary,
             [self.config.inducing] * self.config.depth + [1] + [self.config.inducing] * self.config.mask_depth,
@@ -132,7 +145,7 @@ class DacModel(SetModel):
             anchor = torch.multinomial(batch.valid.float(), 1, generator=generator).squeeze(1)
         x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
         labels = batch.labels.masked_fill(~batch.valid, 0)
-        found = self.filter(x, batch.valid, anchor)
+        found = self.filter(self.embed(x, batch.valid), batch.valid, anchor)
         members = (one_hot(labels) * batch.valid.unsqueeze(2)).to(x.dtype)
         count = members.sum(dim=1)
         # Cross-entropy with one cluster's members as targets, for all clusters at once: the targets enter linearly.
@@ -159,24 +172,32 @@ class DacModel(SetModel):
     ) -> list[Clustering]:
         """Filter all sets side by side until nothing is left in any, then put each one's clusters right."""
         x = x.masked_fill(~valid.unsqueeze(2), 0.0)
+        seen = self.embedded(x, valid)
         # By value, so that what is drawn by chance does not depend on how the points are arranged.
-        order = by_value(x, valid)
-        ordered, there = x.gather(1, order.unsqueeze(2).expand_as(x)), valid.gather(1, order)
+        order = by_value(seen, valid)
+        ordered, there = _arranged(x, order), valid.gather(1, order)
         shown = at_most(self.config.max_points, there, generator)
-        passes = self.filter_all(ordered, shown, generator)
+        passes = self.filter_embedded(_arranged(seen, order), shown, generator)
         # Each set goes on with the same draws, lest one depend on those before it.
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         for i, state in enumerate(passes):
             if state:
                 source = Generator(device=generator.device).manual_seed(seed)
                 passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
-        return [self._decode(*each) for each in zip(x, valid, passes, strict=True)]
+        judged = x if self._has_posteriors else seen
+        return [self._decode(*each) for each in zip(judged, valid, passes, strict=True)]
 
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
         """Posteriors where there is a density, unless decoding is faithful; otherwise by which pass takes a point."""
         if found.n_clusters == 0 or len(x) == 0:
             return x.new_zeros((len(x), found.n_clusters))
+        if not self._has_posteriors:
+            x = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))[0]
+        return self._belonging(x, found)
+
+    def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
+        """Memberships of points as they are where there are posteriors, else of embedded ones."""
         if self._has_posteriors:
             return self.joint(x, found).softmax(dim=1)
         extras = found.extras
@@ -212,13 +233,20 @@ class DacModel(SetModel):
 
     def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
         """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
-        context = self.filter(x, valid, torch.zeros(len(x), dtype=torch.int64, device=x.device)).context
+        first = torch.zeros(len(x), dtype=torch.int64, device=x.device)
+        context = self.filter(self.embedded(x, valid), valid, first).context
         if context is None:
             raise ConfigError("A network without a density head describes no clusters.")
         return context
 
     def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
         """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
+        return self.filter_embedded(self.embedded(x, valid), valid, generator)
+
+    def filter_embedded(
+        self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
+    ) -> list[Passes]:
+        """The same of elements that are embedded already."""
         remaining = valid.clone()
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
         for _ in range(self.config.max_passes):
@@ -229,7 +257,7 @@ class DacModel(SetModel):
             there = remaining[active]
             order = there.byte().argsort(dim=1, descending=True, stable=True)[:, : int(there.sum(dim=1).max())]
             shown = there.gather(1, order)
-            points = x[active].gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
+            points = _arranged(x[active], order)
             anchor = None
             if self.config.filtering == "anchored":
                 # Sets share the random number, lest one depend on its neighbours.
@@ -268,14 +296,14 @@ class DacModel(SetModel):
         share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
         return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
 
-    def _decode(self, x: Float[Tensor, "N D"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
+    def _decode(self, x: Float[Tensor, "N X"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
         """Clusters of one set, the largest first."""
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         if not state:
             return Clustering(labels, 0)
         points = x[valid]
         every = Clustering(labels, len(state["log_share"]), extras=state)
-        size = torch.bincount(self.memberships(points, every).argmax(dim=1), minlength=every.n_clusters)
+        size = torch.bincount(self._belonging(points, every).argmax(dim=1), minlength=every.n_clusters)
         order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
         kept = {name: value[order] for name, value in state.items()}
         kept["log_share"] = (
@@ -284,14 +312,14 @@ class DacModel(SetModel):
             else (size[order].to(x.dtype) / len(points)).log()
         )
         found = Clustering(labels, len(order), extras=kept)
-        belonging = self.memberships(points, found)
+        belonging = self._belonging(points, found)
         labels[valid] = belonging.argmax(dim=1)
         probabilities = torch.zeros((len(x), len(order)), dtype=x.dtype, device=x.device)
         probabilities[valid] = belonging
         return Clustering(labels, len(order), probabilities, found.extras)
 
-    def _claims(self, x: Float[Tensor, "N D"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Logits by which each pass, by itself, would take each point."""
+    def _claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Logits by which each pass, by itself, would take each embedded point."""
         everyone = x.expand(len(extras["turn"]), -1, -1)
         return self.judge(everyone, extras["summary"], extras.get("anchor")).T
 
@@ -304,6 +332,11 @@ def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, 
     if found.anchor is not None:
         state["anchor"] = found.anchor[row]
     return state
+
+
+def _arranged(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:
+    """The points of each set, or some of them, in that order."""
+    return x.gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
 
 
 def _rows(x: Float[Tensor, "B N X"], index: Int[Tensor, " B"]) -> Float[Tensor, "B 1 X"]:

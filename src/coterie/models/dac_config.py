@@ -5,6 +5,7 @@ from typing import Literal, get_args
 
 from coterie.errors import ConfigError
 from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
+from coterie.nn.vision import Encoder
 
 Density = Literal["gaussian", "flow", "statistician", "none"]
 _CHOICES = {
@@ -22,12 +23,18 @@ class DacConfig:
 
     n_features: int
     """D."""
+    encoder: Encoder = "identity"
+    """What makes features of each element alone, before sets are looked at."""
+    image: tuple[int, int, int] | None = None
+    """Channels, height and width, where elements are images."""
+    channels: int = 64
+    """Width of that encoder."""
     filtering: Literal["min-loss", "anchored"] = "min-loss"
     """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
     anchor_position: Literal["input", "latent"] = "input"
     """Whether the anchor is shown before the first encoder (the authors' code) or after it (the paper)."""
     density: Density = "gaussian"
-    """What describes the points of a cluster, if anything."""
+    """What describes the points of a cluster, if anything; of elements that are encoded, only "statistician" can."""
     context_width: int = 64
     """P, where the density leaves it open."""
     width: int = 64
@@ -71,6 +78,11 @@ class DacConfig:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+        if self.encoder != "identity" and self.density in {"gaussian", "flow"}:
+            raise ConfigError(
+                f"density={self.density!r} describes points as they are, not what encoder={self.encoder!r} is for; "
+                "use density='none', or 'statistician' for pixels."
+            )
         if self.turns > 1 and (self.n_features != 2 or self.density != "flow"):
             raise ConfigError(
                 f"turns={self.turns} is for flows of 2 features; this is a {self.density!r} density of "

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from coterie.errors import ConfigError
+from coterie.ops.compatibility import additive_compatibility
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,13 @@ class AttentionConfig:
     """Seeds that an ISAB summarises a set by."""
     layer_norm: bool = True
     """Whether to normalise after attention and after the feed-forward layer."""
-    scale: Literal["head", "model"] = "head"
-    """Whether logits are divided by the root of the width of one head or of all."""
-    residual: Literal["projected", "input"] = "projected"
-    """Whether attention is added to the projected query or to the query itself."""
+    scale: Literal["head", "model", "none"] = "head"
+    """Whether logits are divided by the root of the width of one head, or of all, or not at all."""
+    compatibility: Literal["multiplicative", "additive"] = "multiplicative"
+    """Whether a logit is the product of query and key, or a weighted sum of tanh(query + key)."""
+    residual: Literal["projected", "input", "gated"] = "projected"
+    """Whether attention is added to the projected query, or to the query itself, or is mixed with the query in
+    proportions that the query decides, as in highway networks."""
     feed_forward: Literal["relu", "linear"] = "relu"
     """What follows the feed-forward layer's one linear map."""
     output_map: bool = False
@@ -58,48 +62,81 @@ class MAB(nn.Module):
 
     def __init__(self, query_width: int, key_width: int, config: AttentionConfig) -> None:
         super().__init__()
-        if config.residual == "input" and query_width != config.width:
+        if config.residual != "projected" and query_width != config.width:
             raise ConfigError(
-                f"residual='input' adds attention of width {config.width} to queries of width {query_width}; "
-                "embed the queries first."
+                f"residual={config.residual!r} adds attention of width {config.width} to queries of width "
+                f"{query_width}; embed the queries first."
             )
         self.config = config
         self.query = nn.Linear(query_width, config.width)
         self.key = nn.Linear(key_width, config.width)
         self.value = nn.Linear(key_width, config.width)
         self.mix = nn.Linear(config.width, config.width) if config.output_map else nn.Identity()
+        head_width = config.width // config.heads
+        self.bend = (
+            nn.Parameter(nn.init.uniform_(torch.empty(head_width), -(head_width**-0.5), head_width**-0.5))
+            if config.compatibility == "additive"
+            else None
+        )
+        self.gate = nn.Linear(config.width, config.width) if config.residual == "gated" else None
         self.forward_map = nn.Linear(config.width, config.width)
         self.after_attention = nn.LayerNorm(config.width) if config.layer_norm else nn.Identity()
         self.after_forward = nn.LayerNorm(config.width) if config.layer_norm else nn.Identity()
 
     def forward(
-        self, x: Float[Tensor, "B N X"], y: Float[Tensor, "B L Y"], valid: Bool[Tensor, "B L"] | None = None
+        self,
+        x: Float[Tensor, "B N X"],
+        y: Float[Tensor, "B L Y"],
+        valid: Bool[Tensor, "B L"] | None = None,
+        adjacency: Float[Tensor, "B N L"] | None = None,
     ) -> Float[Tensor, "B N H"]:
-        """Let x attend to the valid ones among y; where none is valid, attention adds nothing."""
+        """Let x attend to the valid ones among y; where none is valid, attention adds nothing.
+
+        An adjacency multiplies the weights that keys have, before these are made to sum to one: attention over a graph.
+        """
         query = self.query(x)
-        attended = self._attend(query, self.key(y), self.value(y), valid)
-        hidden = self.after_attention((x if self.config.residual == "input" else query) + attended)
+        attended, some = self._attend(query, self.key(y), self.value(y), valid, adjacency)
+        start = query if self.config.residual == "projected" else x
+        added = attended if self.gate is None else torch.sigmoid(self.gate(x)) * (attended - x)
+        hidden = self.after_attention(start + (added if some is None else added * some))
         change = self.forward_map(hidden)
         if self.config.feed_forward == "relu":
             change = torch.relu(change)
         normalised: Tensor = self.after_forward(hidden + change)
         return normalised
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None) -> Tensor:
+    def _attend(
+        self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, adjacency: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What attention gives each query, and which queries have a key at all; None if all have."""
         config = self.config
         head_width = config.width // config.heads
-        divided = config.width if config.scale == "model" else head_width
-        mask = None
+        divided = {"model": config.width, "head": head_width, "none": 1}[config.scale]
+        allowed = some = None
         if valid is not None:
             # A set without a valid key would divide zero by zero: it attends to all, and the result is dropped.
-            some = valid.any(dim=1, keepdim=True)
-            mask = (valid | ~some)[:, None, None, :]
+            some = valid.any(dim=1, keepdim=True).unsqueeze(1)
+            allowed = valid.unsqueeze(1) | ~some
+        if adjacency is not None:
+            edges = (adjacency > 0) if allowed is None else (adjacency > 0) & allowed
+            some = edges.any(dim=2, keepdim=True)
+            allowed = edges | ~some
         query, key, value = (
             part.reshape(*part.shape[:2], config.heads, head_width).transpose(1, 2) for part in (query, key, value)
         )
-        attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0 / math.sqrt(divided))
+        if self.bend is None and adjacency is None:
+            mask = None if allowed is None else allowed.unsqueeze(1)
+            attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0 / math.sqrt(divided))
+        else:
+            logits = query @ key.mT if self.bend is None else additive_compatibility(query, key, self.bend)
+            logits = logits / math.sqrt(divided)
+            if adjacency is not None:
+                logits = logits + adjacency.clamp(min=torch.finfo(logits.dtype).tiny).log().unsqueeze(1)
+            if allowed is not None:
+                logits = logits.masked_fill(~allowed.unsqueeze(1), -torch.inf)
+            attended = logits.softmax(dim=3) @ value
         mixed: Tensor = self.mix(attended.transpose(1, 2).flatten(2))
-        return mixed if valid is None else mixed * some[:, :, None]
+        return mixed, some
 
 
 class SAB(nn.Module):
@@ -109,9 +146,14 @@ class SAB(nn.Module):
         super().__init__()
         self.block = MAB(in_width, in_width, config)
 
-    def forward(self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N H"]:
+    def forward(
+        self,
+        x: Float[Tensor, "B N X"],
+        valid: Bool[Tensor, "B N"] | None = None,
+        adjacency: Float[Tensor, "B N N"] | None = None,
+    ) -> Float[Tensor, "B N H"]:
         """Let all points attend to the valid ones."""
-        attended: Tensor = self.block(x, x, valid)
+        attended: Tensor = self.block(x, x, valid, adjacency)
         return attended
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import silhouette_samples
 
 from coterie.report.findings import Findings, thinned
-from coterie.report.wording import number
+from coterie.report.wording import count, number
 
 SILHOUETTE_ROWS = 4_000
 _BINS = 20
@@ -116,8 +116,8 @@ def membership_histogram(found: Findings) -> Histogram:
     counts, edges = np.histogram(own, bins=_BINS, range=(0, 1))
     fullest = int(counts.max())
     bars = tuple(
-        (100 * i / _BINS, 100 * int(n) / max(fullest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {int(n):,} rows")
-        for i, n in enumerate(counts)
+        (100 * i / _BINS, 100 * n / max(fullest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {count(n, found.noun)}")
+        for i, n in enumerate(counts.tolist())
     )
     return Histogram(bars, fullest)
 

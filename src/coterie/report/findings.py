@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -62,21 +63,25 @@ class FittedClusterer(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """A clustering as arrays: N rows, D features, K clusters.
-
-    `values` are the features in the units of the table: gaps are NaN, and dates count seconds since 1970. Outliers have
-    the label `OUTLIER` and are in no cluster.
-    """
+    """A clustering as arrays: N rows, D features, K clusters. Outliers have the label `OUTLIER`, that of no cluster."""
 
     table: Table
+    encoder: TableEncoder
     encoded: NDArray[np.float32]
-    values: NDArray[np.float64]
     labels: NDArray[np.int64]
     memberships: NDArray[np.float32]
     prototypes: NDArray[np.float32]
     features: tuple[Feature, ...]
     short: Mapping[str, str]
     ids: tuple[str, ...]
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Return the features (N, D) in the units of the table: gaps are NaN, dates count seconds since 1970.
+
+        They are as large as the table and more, so they are made only where they are needed: not for images.
+        """
+        return _values_in_units(self.encoder, self.table, self.encoded)
 
     def label(self, place: int) -> str:
         """Name a feature as a reader would: the column, and the level where it stands for one."""
@@ -101,6 +106,11 @@ class Findings:
                 # Levels are sorted, so that the second is the telling one of no and yes, 0 and 1, false and true.
                 kept.remove(places[1 if self.features[places[1]].level == MISSING_LEVEL else 0])
         return frozenset(kept)
+
+    @property
+    def noun(self) -> str:
+        """Return what a row is called on the page."""
+        return "row" if self.table.image is None else "image"
 
     @property
     def n_clusters(self) -> int:
@@ -143,8 +153,8 @@ def gather(model: FittedClusterer, table: Table, ids: NDArray[Any] | None) -> Fi
     table = _named_as_fitted(table, encoder)
     return Findings(
         table=table,
+        encoder=encoder,
         encoded=encoded,
-        values=_values_in_units(encoder, table, encoded),
         labels=np.asarray(model.labels_),
         memberships=np.asarray(model.probabilities_),
         prototypes=np.asarray(model.prototypes_, dtype=np.float32),
@@ -214,10 +224,11 @@ def _values_in_units(encoder: TableEncoder, table: Table, encoded: NDArray[np.fl
     """Take numbers and dates from the table itself, where gaps are gaps, and shares from the encoder."""
     # Rounded, since a share that went through float32 is no longer exactly none or all.
     values = np.round(encoder.inverse(encoded), 4)
+    place_of = {name: place for place, name in enumerate(table.names)}
     for place, feature in enumerate(encoder.features):
         if feature.kind == "category":
             continue
-        column = table.column(table.names.index(feature.column))
+        column = table.column(place_of[feature.column])
         if column.dtype.kind in "iufb":
             values[:, place] = column
         elif column.dtype.kind == "M":

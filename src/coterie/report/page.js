@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  const { columns, points, alternatives, width, height } = JSON.parse(document.getElementById("points").textContent);
+  const { noun, columns, points, alternatives, width, height } = JSON.parse(document.getElementById("points").textContent);
   const area = document.getElementById("map-area");
   const tip = area.querySelector(".tip");
   const finder = area.querySelector(".finder");
@@ -79,13 +79,13 @@
   const membershipOf = (i) => {
     const cluster = clusters()[i];
     if (cluster < 0) return "outlier, in no cluster";
-    if (choice) return `in a cluster of ${alternatives[choice - 1].shares[cluster]} of the rows`;
+    if (choice) return `in a cluster of ${alternatives[choice - 1].shares[cluster]} of the ${noun}s`;
     return `cluster ${cluster}, membership ${points[i][3]}`;
   };
   const describe = (i) => {
     const [x, y, , , id, values] = points[i];
     tip.replaceChildren(
-      line(`row ${id}`, "b"),
+      line(`${noun} ${id}`, "b"),
       line(membershipOf(i), "span"),
       ...values.map((value, place) => {
         const entry = line("", "span");

@@ -1,7 +1,7 @@
 """Putting the page together."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jinja2
@@ -15,6 +15,7 @@ from coterie.report.alternatives import Alternative, alternatives_of
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
 from coterie.report.findings import Findings, FittedClusterer, gather, matching, was_trained
 from coterie.report.judgement import Judgement, judgement_of
+from coterie.report.kernel import kernel_pictures
 from coterie.report.palette import cluster_colours
 from coterie.report.pictures import draw_pictures
 from coterie.report.profile import describe_clusters, feature_statistics, telling_features
@@ -65,7 +66,7 @@ def render_report(
     seconds : float, optional
         How long the clustering took.
     images : (height, width), optional
-        Draw rows, and what stands for each cluster, as images of this shape; the columns are their pixels.
+        Draw rows as grey images of this shape; the columns are their pixels. Not needed for a table of images.
 
     Returns
     -------
@@ -88,20 +89,22 @@ def render_report(
     >>> page.startswith("<!doctype html>")
     True
     """
+    if images is not None:
+        table = replace(table, image=(*images, 1))
     found = gather(model, table, ids)
-    statistics = feature_statistics(found)
-    profiles = describe_clusters(found, statistics, named=images is None)
-    telling = telling_features(statistics, 24)
+    # Of single pixels nothing is told: a cluster of images is shown by its pictures.
+    statistics = feature_statistics(found) if table.image is None else None
+    profiles = describe_clusters(found, statistics)
+    telling = np.empty(0, dtype=np.int64) if statistics is None else telling_features(statistics, 24)
     scores = silhouettes(found)
     colours = cluster_colours(found.n_clusters)
     drawn = draw_map(found, model, colours)
     judgement = judgement_of(model)
     alternatives = alternatives_of(model, found, drawn.rows)
-    heat = None if images else heat_map(found, statistics)
-    tip_columns = [] if images else _different_columns(found, telling)[:_TIP_COLUMNS]
+    telling_columns = _different_columns(found, telling)
     notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
     key_numbers = _key_numbers(found, scores, judgement)
-    confusion = None
+    confusion, members = None, None
     if truth is not None:
         classes, members = _classes(matching(truth, len(found.labels), "truth"))
         key_numbers += _agreement(members, found.labels)
@@ -111,30 +114,32 @@ def render_report(
         version=coterie.__version__,
         title=title,
         source=source,
-        summary=_summary(found, scores, [] if images else _different_columns(found, telling)[:3]),
+        summary=_summary(found, scores, telling_columns[:3]),
         warning=judgement.verdict.caution if judgement else "",
         judgement=judgement,
+        kernel=kernel_pictures(model, found, members, colours),
         alternatives=alternatives,
         outliers=_outliers(found),
+        noun=found.noun,
         all_rows="all rows but the outliers" if found.n_outliers else "all rows",
         key_numbers=key_numbers,
         colours=cluster_colours(max(found.n_clusters, *(each.n_colours for each in alternatives), 1)),
-        row_count=count(int(found.sizes.sum()), "row"),
+        row_count=count(int(found.sizes.sum()), found.noun),
         map=drawn,
         trained=was_trained(model),
         map_width=WIDTH,
         map_height=HEIGHT,
-        map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn"),
+        map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn", found.noun),
         dots=_dots(found, drawn),
         prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes],
-        points=_points(found, drawn, tip_columns, alternatives),
-        clusters=cluster_cards(found, profiles, telling, with_cells=images is None),
-        pictures=draw_pictures(found, model, images) if images else None,
-        heat=heat,
+        points=_points(found, drawn, telling_columns[:_TIP_COLUMNS], alternatives),
+        clusters=cluster_cards(found, profiles, telling),
+        pictures=None if table.image is None else draw_pictures(found),
+        heat=None if statistics is None else heat_map(found, statistics),
         silhouettes=scores,
         silhouettes_drawn=_silhouettes_drawn(found, scores),
         histogram=histogram,
-        fullest=count(histogram.fullest, "row"),
+        fullest=count(histogram.fullest, found.noun),
         confusion=confusion,
         table_notes=notes[:_NOTES_IN_SIGHT],
         more_table_notes=notes[_NOTES_IN_SIGHT:],
@@ -170,7 +175,7 @@ def _outliers(found: Findings) -> dict[str, Any] | None:
     largest = max(n, int(found.sizes.max()))
     return {
         "count": f"{n:,}",
-        "rows": count(n, "row"),
+        "rows": count(n, found.noun),
         "share": percent(n / len(found.labels)),
         "bar": 100 * n / largest,
     }
@@ -179,18 +184,19 @@ def _outliers(found: Findings) -> dict[str, Any] | None:
 def _summary(found: Findings, scores: Silhouettes | None, columns: Sequence[str]) -> str:
     """Say in one sentence what came out."""
     sizes = found.sizes
-    rows = count(len(found.labels), "row")
-    left = f"; {count(found.n_outliers, 'row')} {'is an outlier' if found.n_outliers == 1 else 'are outliers'}"
+    noun = found.noun
+    rows = count(len(found.labels), noun)
+    left = f"; {count(found.n_outliers, noun)} {'is an outlier' if found.n_outliers == 1 else 'are outliers'}"
     left = left if found.n_outliers else ""
     if found.n_clusters == 1:
         return f"{rows} fell into one cluster: no groups were told apart{left}."
     clusters = f"{found.n_clusters} clusters"
     if sizes.min() == sizes.max():
-        split = f"{clusters} of {count(sizes.min(), 'row')} each"
+        split = f"{clusters} of {count(sizes.min(), noun)} each"
     elif found.n_clusters <= 4:
-        split = f"{clusters} of {enumeration([f'{n:,}' for n in sizes])} rows"
+        split = f"{clusters} of {enumeration([f'{n:,}' for n in sizes])} {noun}s"
     else:
-        split = f"{clusters}, the largest of {sizes.max():,} and the smallest of {count(sizes.min(), 'row')}"
+        split = f"{clusters}, the largest of {sizes.max():,} and the smallest of {count(sizes.min(), noun)}"
     apart = f", told apart best by {enumeration([found.short[name] for name in columns])}" if columns else ""
     return f"{rows} fell into {split}{apart}{_clarity(scores)}{left}."
 
@@ -207,10 +213,9 @@ def _clarity(scores: Silhouettes | None) -> str:
 
 def _key_numbers(found: Findings, scores: Silhouettes | None, judgement: Judgement | None) -> list[KeyNumber]:
     n = len(found.labels)
-    columns, features = found.table.n_columns, len(found.features)
     facts = [
-        KeyNumber("rows", f"{n:,}"),
-        KeyNumber("columns", f"{columns:,}", f"seen as {features:,} numbers" if features != columns else ""),
+        KeyNumber(f"{found.noun}s", f"{n:,}"),
+        _extent(found),
         KeyNumber(
             "clusters", f"{found.n_clusters:,}", f"and {count(found.n_outliers, 'outlier')}" * bool(found.n_outliers)
         ),
@@ -219,11 +224,20 @@ def _key_numbers(found: Findings, scores: Silhouettes | None, judgement: Judgeme
         facts.append(KeyNumber("confidence", f"{judgement.verdict.confidence:.2f}", judgement.verdict.measured))
     if scores is not None:
         thinned = scores.drawn < n - found.n_outliers
-        note = f"of {scores.drawn:,} rows picked at random" if thinned else "from −1 to 1"
+        note = f"of {scores.drawn:,} {found.noun}s picked at random" if thinned else "from −1 to 1"
         facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
     membership = float(found.top_membership[found.inside].mean(dtype=np.float64)) if n > found.n_outliers else 0.0
     facts.append(KeyNumber("mean membership", percent(membership), "in the own cluster"))
     return facts
+
+
+def _extent(found: Findings) -> KeyNumber:
+    """Say how much there is of each row."""
+    if found.table.image is not None:
+        height, width, channels = found.table.image
+        return KeyNumber("pixels", f"{height:,} × {width:,}", "grey" if channels == 1 else "in colour")
+    columns, features = found.table.n_columns, len(found.features)
+    return KeyNumber("columns", f"{columns:,}", f"seen as {features:,} numbers" if features != columns else "")
 
 
 def _classes(truth: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -245,17 +259,17 @@ def _agreement(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[Ke
     ]
 
 
-def _drawn(drawn: int, n: int, verb: str, rows: str = "rows") -> str:
+def _drawn(drawn: int, n: int, verb: str, noun: str, among: str = "") -> str:
     if drawn < n:
-        return f"{drawn:,} of {n:,} {rows} are {verb}, picked at random."
-    return f"All {n:,} {rows} are {verb}." if n > 1 else f"The only row is {verb}."
+        return f"{drawn:,} of {n:,} {noun}s{among} are {verb}, picked at random."
+    return f"All {n:,} {noun}s{among} are {verb}." if n > 1 else f"The only {noun} is {verb}."
 
 
 def _silhouettes_drawn(found: Findings, scores: Silhouettes | None) -> str:
     if scores is not None:
-        rows = "rows in clusters" if found.n_outliers else "rows"
-        return _drawn(scores.drawn, len(found.labels) - found.n_outliers, "measured", rows)
-    return "The silhouette needs at least two clusters, and more rows than clusters, so there is none here."
+        among = " in clusters" if found.n_outliers else ""
+        return _drawn(scores.drawn, len(found.labels) - found.n_outliers, "measured", found.noun, among)
+    return f"The silhouette needs at least two clusters, and more {found.noun}s than clusters, so there is none here."
 
 
 def _dots(found: Findings, drawn: Map) -> list[dict[str, Any]]:
@@ -270,6 +284,7 @@ def _points(found: Findings, drawn: Map, columns: Sequence[str], alternatives: S
     return {
         "width": WIDTH,
         "height": HEIGHT,
+        "noun": found.noun,
         "columns": [found.short[name] for name in columns],
         "alternatives": [
             {

@@ -1,62 +1,220 @@
-"""Clusters of images: each prototype and the members nearest to it, as pictures."""
+"""Clusters of images: for each its mean, its most typical members and its most doubtful ones, as pictures."""
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from coterie.data.pixels import ImageShape
 from coterie.errors import InputError
-from coterie.report.findings import Findings, FittedClusterer
-from coterie.report.png import grey_png
+from coterie.report.findings import Findings
+from coterie.report.png import image_png
+from coterie.report.wording import count, percent, shorten
 
-MEMBERS = 8
+TYPICAL = 12
+DOUBTFUL = 8
+MOST_BYTES = 1_500_000
+"""Of all pictures of a page together."""
+_BEYOND_DOUBT = 0.95
+_LONGEST_SIDE = 64
+_SHORTEST_SIDE = 8
+# Pictures of each cluster that there must be room for, even if none can be compressed; base64 makes 4 bytes of 3.
+_LEAST_PICTURES = 5
+_BYTES_PER_PIXEL = 4 / 3
+_BYTES_BESIDE_PIXELS = 150
+_ROWS_AT_ONCE = 256
+# From this size on, what is enlarged looks better smoothed than as squares.
+_SMOOTH_FROM = 40
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image on the page; the membership, and the next likely cluster, are told below those that are in doubt."""
+
+    address: str
+    title: str
+    membership: str = ""
+    other: int | None = None
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The pictures of one cluster."""
+
+    mean: Picture
+    typical: tuple[Picture, ...]
+    doubtful: tuple[Picture, ...]
+    shown: str
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """Addresses of pictures for each cluster: first the prototype, then at most `members` rows."""
+    """A sheet for each cluster, and a sentence on how many of all images are on them."""
 
-    of_cluster: tuple[tuple[str, ...], ...]
-    members: int
+    sheets: tuple[Sheet, ...]
+    shown: str
+    smooth: bool
 
-
-def draw_pictures(found: Findings, model: FittedClusterer, shape: tuple[int, int]) -> Pictures:
-    """Draw each row of the table as an image of `shape`, height by width."""
-    if shape[0] * shape[1] != found.table.n_columns:
-        raise InputError(
-            f"`images` is {shape}, which makes {shape[0] * shape[1]:,} pixels, but the table has "
-            f"{found.table.n_columns:,} columns; give the height and the width whose product is that number."
-        )
-    nearest = [_nearest(found, cluster) for cluster in range(found.n_clusters)]
-    rows = _pixels(found, np.concatenate(nearest))
-    prototypes = _prototype_pixels(found, model)
-    finite = rows[np.isfinite(rows)]
-    low, high = float(finite.min(initial=np.inf)), float(finite.max(initial=-np.inf))
-    pictures, begin = [], 0
-    for cluster, members in enumerate(nearest):
-        own = [prototypes[cluster], *rows[begin : begin + len(members)]]
-        begin += len(members)
-        pictures.append(tuple(grey_png(pixels.reshape(shape), low, high) for pixels in own))
-    return Pictures(tuple(pictures), MEMBERS)
+    @property
+    def any_doubtful(self) -> bool:
+        """Return whether there are images in doubt in any cluster."""
+        return any(sheet.doubtful for sheet in self.sheets)
 
 
-def _nearest(found: Findings, cluster: int) -> NDArray[np.int64]:
+@dataclass(frozen=True)
+class _Ink:
+    """How pixels become a picture: their shape, how many are averaged into one, and what is black and white."""
+
+    shape: ImageShape
+    factor: int
+    low: float
+    high: float
+
+    def draw(self, pixels: NDArray[np.float64]) -> str:
+        """Return the address of a picture of one image."""
+        image = pixels.reshape(self.shape)
+        for axis in (0, 1):
+            image = _averaged(image, self.factor, axis)
+        return image_png(image, self.low, self.high)
+
+
+def draw_pictures(found: Findings) -> Pictures:
+    """Draw some images of each cluster, as many as there is room for on a page of bounded size."""
+    shape = found.table.image
+    if shape is None:
+        raise InputError("the table has no images to draw; give it their shape (height, width, channels)")
+    block = _block(found)
+    means = [_mean(block, found.labels == cluster) for cluster in range(found.n_clusters)]
+    chosen = [_members(found, cluster) for cluster in range(found.n_clusters)]
+    rows = [int(row) for of_cluster in chosen for group in of_cluster for row in group]
+    ink = _Ink(shape, _factor(shape, found.n_clusters), *_scale(block, rows))
+    addresses = [ink.draw(mean) for mean in means]
+    drawn: dict[int, str] = {}
+    room = MOST_BYTES - sum(map(len, addresses))
+    for of_round in _rounds(chosen):
+        pictures = {row: ink.draw(block[row].astype(np.float64)) for row in of_round}
+        room -= sum(map(len, pictures.values()))
+        if room < 0:
+            break
+        drawn |= pictures
+    sheets = tuple(
+        _sheet(found, cluster, addresses[cluster], typical, doubtful, drawn)
+        for cluster, (typical, doubtful) in enumerate(chosen)
+    )
+    n = len(found.labels)
+    shown = f"{len(drawn):,} of {count(n, 'image')} are shown." if len(drawn) < n else f"All {n:,} images are shown."
+    return Pictures(sheets, shown, smooth=max(shape[:2]) >= _SMOOTH_FROM)
+
+
+def _block(found: Findings) -> NDArray[Any]:
+    table = found.table
+    if set(table.kinds) - {"number", "boolean"}:
+        raise InputError("images are drawn from columns of numbers, and this table has others; choose the pixels only")
+    return table.block if table.block is not None else np.column_stack([c.astype(np.float64) for c in table.columns])
+
+
+def _mean(block: NDArray[Any], members: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Average the members, some at a time; a pixel that none of them has is NaN."""
+    rows = np.flatnonzero(members)
+    sums, counts = np.zeros(block.shape[1]), np.zeros(block.shape[1])
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        some = block[rows[start : start + _ROWS_AT_ONCE]].astype(np.float64)
+        present = np.isfinite(some)
+        sums += np.where(present, some, 0.0).sum(axis=0)
+        counts += present.sum(axis=0)
+    return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
+
+
+def _members(found: Findings, cluster: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose members nearest to what stands for a cluster, and of the farthest third those that belong to it least."""
     members = np.flatnonzero(found.labels == cluster)
-    distances = ((found.encoded[members] - found.prototypes[cluster]) ** 2).sum(axis=1)
-    return members[np.argsort(distances, kind="stable")[:MEMBERS]]
+    distances = np.concatenate(
+        [
+            ((found.encoded[rows] - found.prototypes[cluster]) ** 2).sum(axis=1)
+            for rows in np.array_split(members, 1 + len(members) // _ROWS_AT_ONCE)
+        ]
+    )
+    nearest = members[np.argsort(distances, kind="stable")]
+    # Of a small cluster, too, most members are shown as what is typical of it.
+    farther = np.sort(nearest[len(members) - len(members) // 3 :])
+    memberships = found.top_membership[farther]
+    order = np.argsort(memberships, kind="stable")
+    doubtful = farther[order][memberships[order] < _BEYOND_DOUBT][:DOUBTFUL]
+    return nearest[~np.isin(nearest, doubtful)][:TYPICAL], doubtful
 
 
-def _pixels(found: Findings, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    if found.table.block is not None:
-        return np.asarray(found.table.block[rows], dtype=np.float64)
-    return np.column_stack([column[rows].astype(np.float64) for column in found.table.columns])
+def _scale(block: NDArray[Any], rows: list[int]) -> tuple[float, float]:
+    """Return what is black and what is white: fixed for bytes, fractions and truth values, else what is found."""
+    if block.dtype == np.uint8:
+        return 0.0, 255.0
+    low, high = math.inf, -math.inf
+    for row in rows:
+        finite = block[row][np.isfinite(block[row])].astype(np.float64)
+        low, high = min(low, finite.min(initial=np.inf)), max(high, finite.max(initial=-np.inf))
+    return (0.0, 1.0) if 0 <= low <= high <= 1 else (low, high)
 
 
-def _prototype_pixels(found: Findings, model: FittedClusterer) -> NDArray[np.float64]:
-    """Return the prototypes as pixels; a column that the encoder left out keeps its first value."""
-    pixels = np.repeat(_pixels(found, np.array([0])), found.n_clusters, axis=0)
-    place_of = {name: place for place, name in enumerate(found.table.names)}
-    in_units = model.table_.inverse(found.prototypes)
-    for place, feature in enumerate(found.features):
-        pixels[:, place_of[feature.column]] = in_units[:, place]
-    return pixels
+def _factor(shape: ImageShape, n_clusters: int) -> int:
+    """Return how many pixels along a side become one, so that no picture, and not all together, are too large."""
+    height, width, channels = shape
+    factor = math.ceil(max(height, width) / _LONGEST_SIDE)
+    while max(height, width) / factor > _SHORTEST_SIDE:
+        pixels = math.ceil(height / factor) * math.ceil(width / factor) * channels
+        each = _BYTES_PER_PIXEL * pixels + _BYTES_BESIDE_PIXELS
+        if n_clusters * _LEAST_PICTURES * each <= MOST_BYTES:
+            break
+        factor += 1
+    return factor
+
+
+def _averaged(image: NDArray[np.float64], factor: int, axis: int) -> NDArray[np.float64]:
+    """Put the mean of so many neighbours along an axis in their place; of fewer at the end."""
+    if factor == 1:
+        return image
+    starts = np.arange(0, image.shape[axis], factor)
+    lengths = np.diff(np.append(starts, image.shape[axis]))
+    beside = tuple(other for other in range(image.ndim) if other != axis)
+    means: NDArray[np.float64] = np.add.reduceat(image, starts, axis=axis) / np.expand_dims(lengths, beside)
+    return means
+
+
+def _rounds(chosen: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Iterator[list[int]]:
+    """Yield a next typical and a next doubtful member of every cluster, so that room is shared out evenly."""
+    columns = [group.tolist() for of_cluster in chosen for group in of_cluster]
+    for of_round in zip_longest(*columns):
+        yield [row for row in of_round if row is not None]
+
+
+def _sheet(
+    found: Findings,
+    cluster: int,
+    mean: str,
+    typical: NDArray[np.int64],
+    doubtful: NDArray[np.int64],
+    drawn: dict[int, str],
+) -> Sheet:
+    near = tuple(_picture(found, cluster, row, drawn[row]) for row in typical.tolist() if row in drawn)
+    far = tuple(_doubted(found, cluster, row, drawn[row]) for row in doubtful.tolist() if row in drawn)
+    size = int(found.sizes[cluster])
+    shown = f"{len(near) + len(far):,} of {size:,}" if len(near) + len(far) < size else f"all {size:,}"
+    return Sheet(Picture(mean, f"Mean of {count(size, 'image')}"), near, far, shown)
+
+
+def _picture(found: Findings, cluster: int, row: int, address: str) -> Picture:
+    return Picture(address, f"{_name(found, row)}: {percent(float(found.memberships[row, cluster]))} here")
+
+
+def _doubted(found: Findings, cluster: int, row: int, address: str) -> Picture:
+    elsewhere = found.memberships[row].copy()
+    elsewhere[cluster] = -1.0
+    other = int(elsewhere.argmax())
+    here, there = percent(float(found.memberships[row, cluster])), percent(float(elsewhere[other]))
+    return Picture(address, f"{_name(found, row)}: {here} here, {there} in cluster {other}", here, other)
+
+
+def _name(found: Findings, row: int) -> str:
+    return f"image {shorten(found.ids[row], 80)}"

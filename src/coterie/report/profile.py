@@ -122,17 +122,17 @@ def _share_effect(
 
 def describe_clusters(
     found: Findings,
-    statistics: FeatureStatistics,
+    statistics: FeatureStatistics | None,
     *,
-    named: bool = True,
     n_traits: int = 6,
     n_borderline: int = 3,
 ) -> tuple[ClusterProfile, ...]:
-    """Return each cluster's profile; not `named` after columns that mean nothing, such as pixels."""
+    """Return each cluster's profile; without `statistics`, since pixels mean nothing, it has no traits and no name."""
     sizes = found.sizes
     top = found.top_membership
-    traits = [_traits(found, statistics, cluster) for cluster in range(found.n_clusters)]
-    names = cluster_names(traits) if named else [f"cluster {i}" for i in range(found.n_clusters)]
+    clusters = range(found.n_clusters)
+    traits = [[] if statistics is None else _traits(found, statistics, cluster) for cluster in clusters]
+    names = [f"cluster {i}" for i in clusters] if statistics is None else cluster_names(traits)
     return tuple(
         ClusterProfile(
             number=cluster,
@@ -144,7 +144,7 @@ def describe_clusters(
             borderline=_borderline(found, cluster, n_borderline),
             membership=float(top[found.labels == cluster].mean()) if sizes[cluster] else float("nan"),
         )
-        for cluster in range(found.n_clusters)
+        for cluster in clusters
     )
 
 

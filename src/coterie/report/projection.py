@@ -109,7 +109,8 @@ def _strip(found: Findings, model: FittedClusterer, rows: NDArray[np.int64]) -> 
 
 
 def _principal_plane(found: Findings, rows: NDArray[np.int64]) -> _Projection:
-    points = found.encoded[rows].astype(np.float64)
+    # Of images, as wide as they are, twice the memory would be much.
+    points = found.encoded[rows].astype(np.float64 if found.table.image is None else np.float32)
     together = np.vstack([points, found.prototypes])
     if together.var(axis=0).sum() == 0:
         flat = np.zeros((len(together), 2))
@@ -117,7 +118,7 @@ def _principal_plane(found: Findings, rows: NDArray[np.int64]) -> _Projection:
             points=flat[: len(rows)],
             prototypes=flat[len(rows) :],
             titles=("", ""),
-            explanation="All rows are equal, so they share one place.",
+            explanation=f"All {found.noun}s are equal, so they share one place.",
             same_scale=False,
         )
     pca = PCA(n_components=2, random_state=SEED).fit(together)
@@ -133,16 +134,19 @@ def _principal_plane(found: Findings, rows: NDArray[np.int64]) -> _Projection:
         points=placed[: len(rows)],
         prototypes=placed[len(rows) :],
         titles=(titles[0], titles[1]),
-        explanation="Each dot is a row, placed by the two directions in which the rows differ most "
-        f"(principal axes). They hold {percent(shown)} of the variance, so {caution}.",
+        explanation=f"Each dot is one {found.noun}, placed by the two directions in which the {found.noun}s differ "
+        f"most (principal axes). They hold {percent(shown)} of the variance, so {caution}.",
         same_scale=True,
     )
 
 
 def _axis_title(found: Findings, loadings: NDArray[np.float64], share: float, place: int) -> str:
+    title = f"Axis {place}, {percent(share)} of variance"
+    if found.table.image is not None:
+        return title
     strongest = sorted(found.unmirrored, key=lambda place: (-abs(loadings[place]), place))[:_LOADINGS]
     words = [f"{'+' if loadings[i] > 0 else '−'} {found.label(i)}" for i in strongest if abs(loadings[i]) > 1e-6]
-    return f"Axis {place}, {percent(share)} of variance: {', '.join(words)}"
+    return f"{title}: {', '.join(words)}"
 
 
 def _frame(view: _Projection) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -120,21 +120,19 @@ class RunTable:
     count: str
 
 
-def cluster_cards(
-    found: Findings, profiles: Sequence[ClusterProfile], telling: NDArray[np.int64], *, with_cells: bool
-) -> tuple[Card, ...]:
-    """Return the card of each cluster; without cells where columns are pixels."""
+def cluster_cards(found: Findings, profiles: Sequence[ClusterProfile], telling: NDArray[np.int64]) -> tuple[Card, ...]:
+    """Return the card of each cluster; without cells where no column is `telling`."""
     largest = max(1, found.n_outliers, *(profile.size for profile in profiles))
     usual = [found.features[place].column for place in telling]
     return tuple(
         Card(
             profile=profile,
             size=f"{profile.size:,}",
-            rows=count(profile.size, "row"),
+            rows=count(profile.size, found.noun),
             share=percent(profile.share),
             bar=100 * profile.size / largest,
             traits=tuple(_bar(trait) for trait in profile.traits),
-            typical=_typical_row(found, profile, usual if with_cells else []),
+            typical=_typical_row(found, profile, usual),
             borderline=tuple(
                 BorderRow(shorten(found.ids[row.row], 40), percent(row.here), row.other, percent(row.there))
                 for row in profile.borderline

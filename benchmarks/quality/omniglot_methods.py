@@ -1,0 +1,237 @@
+"""What is compared on hand-written characters: how each method looks at images, and reads clusters off what it saw.
+
+Methods are prepared when they are first needed, since most of them are trained networks.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from sklearn.cluster import KMeans, SpectralClustering
+from torch import Generator, Tensor
+
+from benchmarks.quality.kcl_mcl import LOSSES, Objective, cluster_pairwise
+from benchmarks.quality.omniglot_models import COPIES, NETWORKS, Base, trained
+from benchmarks.quality.omniglot_sets import CALIBRATION, Alphabet, Task, sets_of
+from benchmarks.quality.records import Settings
+from coterie.errors import InputError
+from coterie.metrics import normalized_mutual_information
+from coterie.models.attention_based import CUTS, AttentionBasedModel
+from coterie.models.dac import DacModel
+from coterie.ops.correlation import average_linkage, calibrated_cut, contracted, cut, cut_into
+from coterie.ops.spectral import eigengap, spectral_labels
+
+SEED: Final = 0
+"""Of whatever a method draws, for every set anew."""
+VIEWS: Final = 5
+"""Of each image, the first of which is the image as it is."""
+CALIBRATION_SETS: Final = 20
+"""Sets of each alphabet that was held back, where a cut is calibrated here."""
+MOST_PASSES: Final = 100
+MOST_POINTS: Final = 1_000_000
+MANY_CLUSTERS: Final = 100
+"""Clusters that a method which must be told a number is told, where that is not known."""
+STARTS: Final = 10
+"""Of k-means."""
+EPOCHS: Final = 300
+RESTARTS: Final = 1
+"""Networks of KCL and MCL that are trained side by side, and steps of each."""
+
+Seen = TypeVar("Seen")
+Labels = Int[Tensor, " N"]
+
+
+@dataclass(frozen=True)
+class Reading(Generic[Seen]):
+    """A way to clusters from what was seen of a set."""
+
+    read: Callable[[Seen, int], Labels]
+    """From that and the true number of clusters to labels."""
+    told: bool = False
+    """Whether it makes use of that number."""
+
+
+@dataclass(frozen=True)
+class Prepared(Generic[Seen]):
+    """A method that is ready."""
+
+    look: Callable[[Alphabet], Tensor]
+    """What is kept of each image of an alphabet, by itself."""
+    gather: Callable[[Tensor, Int[Tensor, " N"]], Seen]
+    """From that and the places of some images to what is seen of them as a set."""
+    readings: Mapping[str, Reading[Seen]]
+    found: Settings = field(default_factory=dict)
+    """What was set by looking at alphabets that were held back."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method by its name in the records, with all that was set, and how to make it ready."""
+
+    name: str
+    settings: Settings
+    tasks: tuple[Task, ...]
+    readings: Mapping[str, bool]
+    """Names, and whether each is told the number of clusters."""
+    prepare: Callable[[], Prepared[Any]]
+
+
+KERNEL_READINGS: Final = MappingProxyType(
+    {"linkage": False, "contraction": False, "eigengap": False, "linkage-k": True, "spectral-k": True}
+)
+"""Average linkage at the calibrated cut, contraction of log-odds, spectral as published; two that are told k."""
+ALL_TASKS: Final[tuple[Task, ...]] = ("varying", "fixed", "whole")
+
+
+def _generator() -> Generator:
+    return Generator().manual_seed(SEED)
+
+
+def _kernel_readings(at: float) -> dict[str, Reading[Tensor]]:
+    return {
+        "linkage": Reading(lambda kernel, _: cut(average_linkage(kernel), at)),
+        "contraction": Reading(lambda kernel, _: contracted(kernel)),
+        "eigengap": Reading(lambda kernel, _: spectral_labels(kernel, eigengap(kernel), _generator())),
+        "linkage-k": Reading(lambda kernel, k: cut_into(average_linkage(kernel), k), told=True),
+        "spectral-k": Reading(lambda kernel, k: spectral_labels(kernel, k, _generator()), told=True),
+    }
+
+
+@torch.no_grad()
+def kernel_of_views(
+    model: AttentionBasedModel, embedded: Float[Tensor, "V M H"], index: Int[Tensor, " N"]
+) -> Float[Tensor, "N N"]:
+    """Probabilities of some images to be together, their log-odds averaged over several views of each."""
+    last = model.layers(embedded[:, index])[-1]
+    forth, back = model.log_odds(last, last)
+    return ((forth + back) / 2).mean(dim=0).sigmoid()
+
+
+@torch.no_grad()
+def _embedded(base: Base, model: AttentionBasedModel, alphabet: Alphabet, views: int) -> Float[Tensor, "V M H"]:
+    """Each image of an alphabet, alone, in some views."""
+    plain = alphabet.images.float() / 255
+    generator = Generator().manual_seed(SEED + alphabet.number)
+    shown = [plain, *(base.distortion.applied(plain, generator) for _ in range(views - 1))]
+    return model.encode(torch.stack([base.features(images.flatten(1)) for images in shown]))
+
+
+def _prepared(base: Base, model: AttentionBasedModel, views: int, at: float) -> Prepared[Tensor]:
+    return Prepared(
+        look=lambda alphabet: _embedded(base, model, alphabet, views),
+        gather=lambda embedded, index: kernel_of_views(model, embedded, index),
+        readings=_kernel_readings(at),
+        found={"cut": at},
+    )
+
+
+def abc(base: Base, views: int = 1) -> Method:
+    """The network that was trained end to end."""
+
+    def prepare() -> Prepared[Tensor]:
+        at = base.head.config.cut if views == 1 else _cut_for_views(base, views)
+        return _prepared(base, base.head, views, at)
+
+    name = "abc" if views == 1 else f"abc-{views}-views"
+    return Method(name, {"weights": base.digest, "views": views}, ALL_TASKS, KERNEL_READINGS, prepare)
+
+
+def _cut_for_views(base: Base, views: int) -> float:
+    """The cut that does best on alphabets that were held back."""
+    kernels, truths = [], []
+    for alphabet in base.held_back():
+        embedded = _embedded(base, base.head, alphabet, views)
+        for one in sets_of(alphabet, "varying", CALIBRATION_SETS, CALIBRATION):
+            kernels.append(kernel_of_views(base.head, embedded, one.index))
+            truths.append(one.labels)
+    return calibrated_cut(kernels, truths, CUTS, normalized_mutual_information)
+
+
+def on_features(name: str, base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Method:
+    """A network that was trained on the features of the one of above."""
+
+    def prepare() -> Prepared[Tensor]:
+        model = trained(name, base, folder, steps=steps, copies=copies)
+        if isinstance(model, AttentionBasedModel):
+            return _prepared(base, model, 1, model.config.cut)
+        if isinstance(model, DacModel):
+            model.config = replace(model.config, max_passes=MOST_PASSES, max_points=MOST_POINTS)
+        return Prepared(
+            look=lambda alphabet: base.features(alphabet.pixels),
+            gather=lambda features, index: features[index],
+            readings={"filtering": Reading(lambda features, _: model.cluster(features, _generator()).labels)},
+        )
+
+    return Method(
+        name,
+        {"weights": base.digest, "copies": copies, "steps": NETWORKS[name].steps if steps is None else steps},
+        ALL_TASKS,
+        KERNEL_READINGS if NETWORKS[name].kind is AttentionBasedModel else {"filtering": False},
+        prepare,
+    )
+
+
+def on_pairs(objective: Objective, base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Method:
+    """KCL or MCL: trained on each set anew, by what the pairwise network says of its pairs."""
+
+    def prepare() -> Prepared[Tensor]:
+        model = trained("pairwise", base, folder, steps=steps, copies=copies)
+        if not isinstance(model, AttentionBasedModel):
+            raise InputError("The pairwise network is one that makes a kernel.")
+
+        @torch.no_grad()
+        def together(features: Tensor) -> Tensor:
+            return model.kernel(features.unsqueeze(0))[0]
+
+        def read(features: Tensor, _: int) -> Labels:
+            found = cluster_pairwise(
+                features, together, MANY_CLUSTERS, objective, _generator(), epochs=EPOCHS, restarts=RESTARTS
+            )
+            return found.labels
+
+        return Prepared(
+            look=lambda alphabet: base.features(alphabet.pixels),
+            gather=lambda features, index: features[index],
+            readings={"training": Reading(read)},
+        )
+
+    of_pairs = on_features("pairwise", base, folder, steps, copies).settings
+    settings = {**of_pairs, "epochs": EPOCHS, "restarts": RESTARTS}
+    return Method(objective, settings, ("whole",), {"training": False}, prepare)
+
+
+def on_pixels() -> list[Method]:
+    """Classical methods, told k or a number that is large enough."""
+
+    def of(name: str, settings: Settings, readings: Mapping[str, Reading[Tensor]], tasks: tuple[Task, ...]) -> Method:
+        prepared = Prepared(lambda alphabet: alphabet.pixels, lambda pixels, index: pixels[index], readings)
+        told = {reading: how.told for reading, how in readings.items()}
+        return Method(name, settings, tasks, told, lambda: prepared)
+
+    return [
+        of("k-means", {"starts": STARTS}, {"k": Reading(_k_means, told=True)}, ALL_TASKS),
+        of("k-means-many", {"starts": STARTS}, {"many": Reading(lambda x, _: _k_means(x, MANY_CLUSTERS))}, ("whole",)),
+        of("spectral-rbf", {"gamma": "1 / D"}, {"k": Reading(_spectral, told=True)}, ALL_TASKS),
+    ]
+
+
+def _k_means(pixels: Tensor, k: int) -> Labels:
+    method = KMeans(k, n_init=STARTS, random_state=SEED)
+    return torch.from_numpy(method.fit_predict(pixels.numpy()).astype(np.int64))
+
+
+def _spectral(pixels: Tensor, k: int) -> Labels:
+    method = SpectralClustering(k, gamma=1 / pixels.shape[1], random_state=SEED)
+    return torch.from_numpy(method.fit_predict(pixels.double().numpy()).astype(np.int64))
+
+
+def methods(base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Sequence[Method]:
+    """All that is compared."""
+    networks = [on_features(name, base, folder, steps, copies) for name in NETWORKS]
+    per_set = [on_pairs(objective, base, folder, steps, copies) for objective in LOSSES]
+    return [abc(base), abc(base, VIEWS), *networks, *per_set, *on_pixels()]

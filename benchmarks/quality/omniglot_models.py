@@ -1,0 +1,298 @@
+"""Networks that are compared on hand-written characters, trained on what one encoder makes of the images.
+
+    python -m benchmarks.quality.omniglot_models --weights runs/abc-omniglot-v1.safetensors [--networks additive,dac-af]
+
+An encoder that was trained end to end, inside the attention-based network of the weights, costs nearly all of a step.
+Here it is frozen: all images to learn from, in four quarter turns and several distorted copies, are encoded once, and
+what comes after the encoder is trained anew for each network. Alphabets that the weights' recipe holds back are held
+back here, too. Training can be stopped and goes on when it is called again. All on one thread.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, final
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from benchmarks.quality.omniglot_sets import CLUSTERS, N_POINTS, Alphabet, alphabets
+from coterie.config import from_dict
+from coterie.errors import CoterieError, InputError
+from coterie.estimators.base import one_thread
+from coterie.metrics import normalized_mutual_information
+from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
+from coterie.models.base import SetModel, build
+from coterie.models.dac import DacConfig, DacModel
+from coterie.recipes import held_out_loss, recipe_from
+from coterie.registry import file_digest, load_pretrained, pretrained_path
+from coterie.structures import TaskBatch
+from coterie.tasks.classes import Catalogue, Instances
+from coterie.tasks.images import QUARTER_TURNS, Distortion
+from coterie.tasks.omniglot import OmniglotTasks
+from coterie.training import Progress, TrainConfig, task_batches, train
+
+WEIGHTS: Final = "abc-omniglot-v1"
+RUN_FOLDER: Final = Path(tempfile.gettempdir()) / "coterie-omniglot"
+SEED: Final = 0
+COPIES: Final = 6
+"""Distorted copies of each image in each quarter turn."""
+IMAGES_AT_ONCE: Final = 2048
+WEIGHED_SETS: Final = 400
+"""Sets in which pairs are counted, where those of one cluster are to weigh as much as the others."""
+HELD_BACK_BATCHES: Final = 20
+HELD_BACK_SETS: Final = 5
+"""Sets of a batch."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Base:
+    """The network that was trained end to end, in two: its encoder, and what reads the features."""
+
+    whole: AttentionBasedModel
+    head: AttentionBasedModel
+    """The same network for elements that are encoded already."""
+    tasks: OmniglotTasks
+    """What it was trained on."""
+    digest: str
+    """First digits of the weights' SHA-256."""
+
+    @property
+    def distortion(self) -> Distortion:
+        """How images were distorted while it was trained."""
+        return Distortion(self.tasks.turn_by, self.tasks.stretched, self.tasks.shifted)
+
+    @property
+    def width(self) -> int:
+        """Features of an image."""
+        return self.whole.encoder.out_width
+
+    @torch.no_grad()
+    def features(self, pixels: Float[Tensor, "M D"]) -> Float[Tensor, "M E"]:
+        """What the encoder makes of images."""
+        parts = torch.split(pixels, IMAGES_AT_ONCE)
+        return torch.cat([self.whole.encoder(part.unsqueeze(0))[0] for part in parts])
+
+    def held_back(self) -> list[Alphabet]:
+        """Alphabets to validate and to calibrate with."""
+        return alphabets("background", self.tasks.without)
+
+
+def load_base(weights: str | Path) -> Base:
+    """Read weights that a recipe for Omniglot made, by name or path."""
+    tensors, card = load_pretrained(weights)
+    tasks = recipe_from(card["recipe"]).tasks
+    if not isinstance(tasks, OmniglotTasks):
+        raise InputError(f"{str(weights)!r} was not trained on Omniglot; use weights of recipes/abc-omniglot.toml.")
+    return base_of(
+        tensors, from_dict(AttentionBasedConfig, card["model"]), tasks, file_digest(pretrained_path(weights))
+    )
+
+
+def base_of(tensors: Mapping[str, Tensor], config: AttentionBasedConfig, tasks: OmniglotTasks, digest: str) -> Base:
+    """The network with these weights, in two."""
+    whole = AttentionBasedModel(config)
+    whole.load_state_dict(tensors)
+    head = AttentionBasedModel(replace(config, n_features=whole.encoder.out_width, encoder="identity", image=None))
+    head.load_state_dict({name: value for name, value in tensors.items() if not name.startswith("encoder.")})
+    return Base(whole.eval(), head.eval(), tasks, digest[:12])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FeatureTasks:
+    """Sets of encoded images of one alphabet each, every image as one of its copies."""
+
+    features: Float[Tensor, "A T M E"]
+    """Of each copy, quarter turn and image."""
+    catalogue: Catalogue
+    instances: Instances
+
+    def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
+        """Draw that many sets."""
+        draw = self.instances.draw(self.catalogue, batch_size, generator)
+        copy = torch.randint(len(self.features), draw.index.shape, generator=generator)
+        return draw.filled(self.features[copy, draw.variant, draw.index].flatten(0, 1))
+
+
+def training_tasks(
+    base: Base, points: tuple[int, int], clusters: tuple[int, int], folder: Path, copies: int
+) -> FeatureTasks:
+    """Sets of the alphabets that the weights were trained on, their images encoded once and kept in the folder."""
+    held_back = {alphabet.name for alphabet in base.held_back()}
+    learned = [alphabet for alphabet in alphabets("background") if alphabet.name not in held_back]
+    path = folder / f"features-{base.digest}-{copies}.npy"
+    if not path.is_file():
+        _encode(base, torch.cat([alphabet.images for alphabet in learned]), copies, path)
+    features = torch.from_numpy(np.load(path, allow_pickle=False))
+    instances = Instances(points, clusters, "composition", 1.0, QUARTER_TURNS)
+    return FeatureTasks(features, _catalogue(learned), instances)
+
+
+def held_back_sets(base: Base) -> list[TaskBatch]:
+    """Sets of 100 images of the alphabets that were held back, as they are."""
+    held_back = base.held_back()
+    features = torch.cat([base.features(alphabet.pixels) for alphabet in held_back])
+    instances = Instances((N_POINTS, N_POINTS), CLUSTERS, "composition", 1.0)
+    tasks = FeatureTasks(features.expand(1, 1, -1, -1), _catalogue(held_back), instances)
+    generator = Generator().manual_seed(SEED + 1)
+    return [tasks.sample(HELD_BACK_SETS, generator) for _ in range(HELD_BACK_BATCHES)]
+
+
+def _catalogue(members: Sequence[Alphabet]) -> Catalogue:
+    groups = torch.cat([torch.full_like(alphabet.labels, alphabet.number) for alphabet in members])
+    return Catalogue.of(torch.cat([alphabet.labels for alphabet in members]), groups)
+
+
+def _encode(base: Base, images: Tensor, copies: int, path: Path) -> None:
+    """Write the features of all copies as one array (A, T, M, E)."""
+    generator = Generator().manual_seed(SEED)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".partial.npy")
+    shape = (copies, QUARTER_TURNS, len(images), base.width)
+    features = np.lib.format.open_memmap(unfinished, "w+", np.dtype(np.float32), shape)
+    for copy in range(copies):
+        for turn in range(QUARTER_TURNS):
+            turned = images.rot90(turn, (2, 3)).float() / 255
+            features[copy, turn] = base.features(base.distortion.applied(turned, generator).flatten(1)).numpy()
+        print(f"copy {copy + 1} of {copies} encoded", flush=True)
+    features.flush()
+    unfinished.replace(path)
+
+
+@dataclass(frozen=True)
+class Network:
+    """What is trained, on which sets, and for how long."""
+
+    kind: type[SetModel]
+    config: Callable[[int], Any]
+    """Settings, from the number of features."""
+    steps: int
+    batch_size: int = 8
+    points: tuple[int, int] = (100, 250)
+    clusters: tuple[int, int] = CLUSTERS
+    balanced: bool = False
+    """Whether the few pairs that are together count as much in all as the many that are apart."""
+
+
+def _anchored(width: int) -> DacConfig:
+    return DacConfig(width, filtering="anchored", density="none", width=128, inducing=32, depth=4, mask_depth=2)
+
+
+def _published(compatibility: Compatibility, steps: int) -> Network:
+    """Network, sets and weights of pairs as published."""
+    config = partial(AttentionBasedConfig.faithful, compatibility=compatibility)
+    return Network(AttentionBasedModel, config, steps, points=(100, 100), clusters=(5, 35), balanced=True)
+
+
+NETWORKS: Final[Mapping[str, Network]] = MappingProxyType(
+    {
+        "multiplicative": Network(AttentionBasedModel, AttentionBasedConfig, 6000),
+        # Additive attention costs as much as it does per pair: sets are as small as published.
+        "additive": Network(
+            AttentionBasedModel, partial(AttentionBasedConfig, compatibility="additive"), 2000, points=(100, 100)
+        ),
+        "pairwise": Network(
+            AttentionBasedModel,
+            partial(AttentionBasedConfig, compatibility="additive", depth=0),
+            4000,
+            points=(100, 100),
+        ),
+        "faithful": _published("multiplicative", 10_000),
+        "faithful-additive": _published("additive", 2000),
+        "dac-af": Network(DacModel, _anchored, 3000, batch_size=16),
+    }
+)
+
+
+def trained(name: str, base: Base, folder: Path, *, steps: int | None = None, copies: int = COPIES) -> SetModel:
+    """A network after all its steps; those that the folder has are not taken again."""
+    network = NETWORKS[name]
+    generator = Generator().manual_seed(SEED)
+    tasks = training_tasks(base, network.points, network.clusters, folder, copies)
+    config = network.config(base.width)
+    if network.balanced:
+        config = replace(config, pos_weight=_apart_for_each_together(tasks))
+    model = build(network.kind, config, generator)
+    batches = task_batches(tasks, batch_size=network.batch_size, generator=generator)
+    held_back = held_back_sets(base)
+    steps = network.steps if steps is None else steps
+    optimisation = TrainConfig(
+        steps,
+        learning_rate=1e-3,
+        schedule="one-cycle",
+        optimiser="adamw",
+        weight_decay=0.01,
+        clip_norm=1.0,
+        evaluate_every=500,
+    )
+    train(
+        model,
+        batches,
+        optimisation,
+        generator=generator,
+        on_log=lambda progress: _say(name, progress),
+        evaluate=lambda: held_out_loss(model, held_back),
+        folder=folder / f"{base.digest}-{copies}-{name}-{steps}",
+    )
+    model.eval()
+    with torch.no_grad():
+        model.config = model.calibrated(held_back, normalized_mutual_information)
+    return model
+
+
+def _apart_for_each_together(tasks: FeatureTasks) -> float:
+    """Pairs that are apart over those that are together, in sets as they are drawn."""
+    drawn = tasks.instances.draw(tasks.catalogue, WEIGHED_SETS, Generator().manual_seed(SEED)).labels
+    together = float((drawn.unsqueeze(2) == drawn.unsqueeze(1)).float().mean())
+    return (1 - together) / together
+
+
+def _say(name: str, progress: Progress) -> None:
+    if progress.step % 250 == 0 or progress.evaluation is not None:
+        held_back = "" if progress.evaluation is None else f", held back {progress.evaluation['loss']:.4f}"
+        print(
+            f"{name}, step {progress.step}: loss {progress.loss:.4f}{held_back}, {progress.seconds:.0f} s", flush=True
+        )
+
+
+def add_base(parser: argparse.ArgumentParser) -> None:
+    """Let a command be told which weights to start from, and where to keep what is made of them."""
+    parser.add_argument("--weights", default=WEIGHTS, help="name or path (default: %(default)s)")
+    parser.add_argument(
+        "--run-folder", type=Path, default=RUN_FOLDER, help="of features and training (default: %(default)s)"
+    )
+
+
+@one_thread()
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train what is asked for; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.omniglot_models", description=__doc__)
+    parser.add_argument("--networks", default=",".join(NETWORKS), help="names (default: %(default)s)")
+    parser.add_argument("--steps", type=int, help="of each (default: its own number)")
+    parser.add_argument("--copies", type=int, default=COPIES, help="of each image (default: %(default)s)")
+    add_base(parser)
+    options = parser.parse_args(arguments)
+    try:
+        base = load_base(options.weights)
+        for name in options.networks.split(","):
+            if name not in NETWORKS:
+                raise InputError(f"Unknown network {name!r}. Known are: {', '.join(NETWORKS)}.")
+            model = trained(name, base, options.run_folder, steps=options.steps, copies=options.copies)
+            print(f"{name}: {sum(value.numel() for value in model.parameters()):,} numbers, {model.config}", flush=True)
+    except CoterieError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

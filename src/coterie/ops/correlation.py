@@ -1,0 +1,188 @@
+"""The partition that probabilities of belonging together call for (a correlation clustering).
+
+A kernel holds, for each pair of points, the probability that they are in one cluster. Two ways to read a partition off
+it, neither told the number of clusters: a tree of merges by the mean probability between clusters, cut somewhere; and
+joining whatever the summed log-odds say belongs together.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from scipy.cluster.hierarchy import linkage
+from torch import Tensor
+
+from coterie.errors import InputError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class MergeTree:
+    """All merges that make one cluster of N points, in their order: there are N - 1."""
+
+    merges: Int[Tensor, "N-1 2"]
+    """The two clusters that join: points are 0..N-1, and what the i-th merge makes is N + i."""
+    probability: Float[Tensor, " N-1"]
+    """Mean probability between the members of the two, never rising from one merge to the next."""
+
+
+def average_linkage(kernel: Float[Tensor, "N N"]) -> MergeTree:
+    """Join again and again the two clusters with the largest mean probability between their members.
+
+    Parameters
+    ----------
+    kernel : tensor (N, N)
+        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
+
+    Returns
+    -------
+    MergeTree
+        What `cut`, `cuts` and `cut_into` take.
+    """
+    n = len(kernel)
+    if n == 1:
+        return MergeTree(torch.zeros(0, 2, dtype=torch.int64, device=kernel.device), kernel.new_zeros(0).double())
+    above = np.triu_indices(n, k=1)
+    steps = linkage(1.0 - kernel.detach().cpu().double().numpy()[above], "average")
+    return MergeTree(
+        torch.from_numpy(steps[:, :2].astype(np.int64)).to(kernel.device),
+        torch.from_numpy(1.0 - steps[:, 2]).to(kernel.device),
+    )
+
+
+def cut(tree: MergeTree, at: float) -> Int[Tensor, " N"]:
+    """Labels once all clusters with at least that mean probability between them have joined."""
+    return cuts(tree, [at])[0]
+
+
+def cuts(tree: MergeTree, at: Sequence[float]) -> Int[Tensor, "C N"]:
+    """Labels at many cuts of one tree, for which it is walked once."""
+    return _after(tree, _merges_until(tree, at))
+
+
+def cut_into(tree: MergeTree, k: int) -> Int[Tensor, " N"]:
+    """Labels of exactly k clusters; among equal probabilities the tree's order decides."""
+    n = len(tree.merges) + 1
+    if not 1 <= k <= n:
+        raise InputError(f"{n} points cannot be cut into {k} clusters; ask for 1 to {n}.")
+    return _after(tree, [n - k])[0]
+
+
+def calibrated_cut(
+    kernels: Sequence[Float[Tensor, "_ _"]],
+    truths: Sequence[Int[Tensor, " _"]],
+    candidates: Sequence[float],
+    score: Callable[[Tensor, Tensor], float],
+) -> float:
+    """Find the cut of average linkage that does best over several sets whose clusters are known.
+
+    Parameters
+    ----------
+    kernels : sequence of tensors (N, N)
+        Probabilities of the pairs of each set.
+    truths : sequence of integer tensors (N,)
+        Known clusters of each set.
+    candidates : sequence of float
+        Cuts to choose from.
+    score : callable
+        ``score(truth, labels)``, larger is better, such as the normalised mutual information. Both are on the CPU.
+
+    Returns
+    -------
+    float
+        The candidate with the highest mean score; of equal ones the first.
+    """
+    if not kernels or len(kernels) != len(truths) or not candidates:
+        raise InputError(
+            f"{len(kernels)} kernels, {len(truths)} truths and {len(candidates)} candidates do not calibrate a cut; "
+            "give at least one kernel, a truth for each, and at least one candidate."
+        )
+    total = np.zeros(len(candidates))
+    for kernel, truth in zip(kernels, truths, strict=True):
+        tree = average_linkage(kernel)
+        # Many candidates fall between the same two merges, where the partition is one and the same.
+        needed, which = np.unique(_merges_until(tree, candidates), return_inverse=True)
+        partitions = _after(tree, needed.tolist()).cpu()
+        total += np.array([score(truth.cpu(), labels) for labels in partitions])[which]
+    return candidates[int(total.argmax())]
+
+
+def contracted(kernel: Float[Tensor, "N N"], bias: float = 0.0) -> Int[Tensor, " N"]:
+    """Join the two clusters with the largest sum of log-odds between them, until no sum is positive.
+
+    Greedy additive edge contraction (Keuper et al. 2015): it climbs towards the partition that is most probable if
+    pairs were independent, the NP-hard optimum of correlation clustering.
+
+    Parameters
+    ----------
+    kernel : tensor (N, N)
+        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
+    bias : float
+        Added to the log-odds of each pair: below zero for more clusters, above for fewer.
+
+    Returns
+    -------
+    int64 tensor (N,)
+        Clusters 0..K-1, the largest first.
+    """
+    # Rounding makes certainties of what is merely very probable, and one of them would outweigh all other pairs.
+    eps = torch.finfo(kernel.dtype).eps
+    sums = torch.logit(kernel.detach(), eps=eps).cpu().double().numpy() + bias
+    np.fill_diagonal(sums, -np.inf)
+    owner = np.arange(len(sums))
+    best = sums.argmax(axis=1)
+    best_sum = sums[owner, best]
+    for _ in range(len(sums) - 1):
+        kept = int(best_sum.argmax())
+        if best_sum[kept] <= 0.0:
+            break
+        gone = int(best[kept])
+        owner[owner == gone] = kept
+        sums[kept] += sums[gone]
+        sums[kept, kept] = -np.inf
+        sums[:, kept] = sums[kept]
+        sums[gone] = sums[:, gone] = -np.inf
+        # The new sum is the best of a row if it is no less than the best so far. Of the other rows, only those whose
+        # best was one of the two must look again.
+        joined = (best == kept) | (best == gone)
+        better = (sums[kept] > best_sum) | (joined & (sums[kept] == best_sum))
+        again = np.union1d(np.flatnonzero(joined & ~better), [kept, gone])
+        best[better], best_sum[better] = kept, sums[kept, better]
+        best[again] = sums[again].argmax(axis=1)
+        best_sum[again] = sums[again, best[again]]
+    return by_size(torch.from_numpy(owner).to(kernel.device))
+
+
+def by_size(labels: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
+    """Rename clusters, any numbers from 0, to 0, 1, ... from the largest down, ties by their first member."""
+    sizes = labels.bincount()
+    place = torch.arange(len(labels), device=labels.device)
+    first = torch.full_like(sizes, len(labels)).scatter_reduce_(0, labels, place, "amin")
+    by_first = first.argsort()
+    order = by_first[sizes[by_first].argsort(descending=True, stable=True)]
+    return order.argsort()[labels]
+
+
+def _merges_until(tree: MergeTree, at: Sequence[float]) -> list[int]:
+    """How many merges have at least each of those probabilities."""
+    wanted = torch.tensor(at, dtype=torch.float64, device=tree.probability.device)
+    return (tree.probability >= wanted.unsqueeze(1)).sum(dim=1).tolist()
+
+
+def _after(tree: MergeTree, counts: Sequence[int]) -> Int[Tensor, "C N"]:
+    """Labels after each of several numbers of merges."""
+    merges: npt.NDArray[np.int64] = tree.merges.cpu().numpy()
+    n = len(merges) + 1
+    wanted = set(counts)
+    found: dict[int, Tensor] = {}
+    owner = np.arange(n)
+    for done in range(max(wanted) + 1):
+        if done in wanted:
+            found[done] = by_size(torch.from_numpy(owner.copy()))
+        if done < n - 1:
+            owner[np.isin(owner, merges[done])] = n + done
+    return torch.stack([found[count] for count in counts]).to(tree.merges.device)
