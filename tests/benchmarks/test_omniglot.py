@@ -13,7 +13,8 @@ import torch
 from torch import Generator
 
 from benchmarks.quality import omniglot_figures, omniglot_methods, omniglot_models, omniglot_suite, omniglot_training
-from benchmarks.quality.omniglot_methods import abc, kernel_of_views, methods
+from benchmarks.quality.dac_methods import load_model
+from benchmarks.quality.omniglot_methods import abc, methods
 from benchmarks.quality.omniglot_models import Base, load_base, trained, training_tasks
 from benchmarks.quality.omniglot_results import COMPARED, METHODS, OmniglotPage, sections
 from benchmarks.quality.omniglot_sets import alphabets, published, sets_of
@@ -41,6 +42,7 @@ image = [1, 16, 16]
 channels = 4
 width = 8
 heads = 2
+views = 2
 
 [tasks]
 kind = "omniglot"
@@ -98,7 +100,6 @@ def _data(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setattr(omniglot_models, "NETWORKS", small)
     monkeypatch.setattr(omniglot_methods, "NETWORKS", small)
-    monkeypatch.setattr(omniglot_methods, "CALIBRATION_SETS", 1)
     monkeypatch.setattr(omniglot_methods, "EPOCHS", 2)
 
 
@@ -127,24 +128,18 @@ def test_all_methods_get_the_same_sets_within_the_limits_of_the_task() -> None:
     assert torch.equal(whole.labels, new.labels)
 
 
-def test_the_network_in_two_says_what_it_said_in_one(base: Base) -> None:
+def test_the_network_in_two_says_what_it_said_in_one(base: Base, folder: Path) -> None:
     new, _ = alphabets("evaluation")
     pixels = new.pixels[::9]
     with torch.no_grad():
-        in_one = base.whole.kernel(pixels.unsqueeze(0))
-        in_two = base.head.kernel(base.features(pixels).unsqueeze(0))
+        in_one = load_model(AttentionBasedModel, str(folder / "run" / "tiny.safetensors")).kernel(pixels.unsqueeze(0))
+        in_two = base.head.kernel(base.features(pixels, 2).unsqueeze(0))
     assert torch.allclose(in_one, in_two, atol=1e-6)
+    assert not torch.allclose(base.features(pixels, 2), base.features(pixels))
     assert [alphabet.name for alphabet in base.held_back()] == ["Back"]
     prepared = abc(base).prepare()
     index = torch.arange(0, len(new.labels), 9)
     assert torch.allclose(prepared.gather(prepared.look(new), index), in_one[0], atol=1e-6)
-
-
-def test_log_odds_are_averaged_over_views(base: Base) -> None:
-    embedded = torch.randn(2, 9, 8, generator=Generator().manual_seed(0))
-    index = torch.tensor([0, 3, 5])
-    alone = torch.stack([kernel_of_views(base.head, embedded[[view]], index).logit() for view in (0, 1)])
-    assert torch.allclose(kernel_of_views(base.head, embedded, index).logit(), alone.mean(dim=0), atol=1e-4)
 
 
 def test_features_are_of_what_is_learned_from_alone_and_made_once(base: Base, tmp_path: Path) -> None:

@@ -127,6 +127,8 @@ def silhouette_of(model: Any, features: Table) -> tuple[float, tuple[str, ...]]:
     # It needs two clusters, and one that has more than one row.
     if not 1 < model.n_clusters_ < len(inside):
         return math.nan, ()
+    if isinstance(model, AttentionBasedClustering) and features.image is not None:
+        return math.nan, ()  # what it sees in images has little to do with distances between their pixels
     if isinstance(model, ClAM):
         return model.silhouette_, ()
     rows = inside[thinned(len(inside), _SILHOUETTE_ROWS)]

@@ -15,7 +15,7 @@ from coterie.report.alternatives import Alternative, alternatives_of
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
 from coterie.report.findings import Findings, FittedClusterer, gather, matching, was_trained
 from coterie.report.judgement import Judgement, judgement_of
-from coterie.report.kernel import kernel_pictures
+from coterie.report.kernel import KernelClusterer, kernel_pictures
 from coterie.report.palette import cluster_colours
 from coterie.report.pictures import draw_pictures
 from coterie.report.profile import describe_clusters, feature_statistics, telling_features
@@ -96,7 +96,9 @@ def render_report(
     statistics = feature_statistics(found) if table.image is None else None
     profiles = describe_clusters(found, statistics)
     telling = np.empty(0, dtype=np.int64) if statistics is None else telling_features(statistics, 24)
-    scores = silhouettes(found)
+    # What a network sees in images has little to do with how far apart their pixels are.
+    by_pixels = table.image is None or not isinstance(model, KernelClusterer)
+    scores = silhouettes(found) if by_pixels else None
     colours = cluster_colours(found.n_clusters)
     drawn = draw_map(found, model, colours)
     judgement = judgement_of(model)
