@@ -192,17 +192,9 @@ def trained(name: str, runs: Path) -> SetModel:
 def prepared(name: str, runs: Path, out: Path) -> tuple[Settings, Solve]:
     """The method as the validation sets want it; how it does on them is written down."""
     if name in NETWORKS:
-        network, model = NETWORKS[name], trained(name, runs)
-        settings: dict[str, Setting] = {
-            **{f"model.{key}": json.dumps(value) for key, value in asdict(model.config).items()},
-            **{f"sets.{key}": json.dumps(value) for key, value in asdict(network.instances).items()},
-            "parameters": sum(parameter.numel() for parameter in model.parameters()),
-            "batch_size": network.batch_size,
-            "steps": network.steps,
-            "learning_rate": network.learning_rate,
-            "minutes": _minutes(network),
-        }
-        candidates: list[tuple[Settings, Solve]] = [(settings, solver(name, settings, model))]
+        model = trained(name, runs)
+        settings = _settings(NETWORKS[name], model)
+        candidates = [(settings, solver(name, settings, model))]
     else:
         candidates = [(settings, solver(name, settings, None)) for settings in BASELINES[name]]
     scores = []
@@ -215,6 +207,19 @@ def prepared(name: str, runs: Path, out: Path) -> tuple[Settings, Solve]:
             append_line(out, record)
         scores.append(mean(mean(record.metrics["ari"]) for record in records))
     return candidates[scores.index(max(scores))]
+
+
+def _settings(network: Network, model: SetModel) -> Settings:
+    """What is written down of a network."""
+    return {
+        **{f"model.{key}": json.dumps(value) for key, value in asdict(model.config).items()},
+        **{f"sets.{key}": json.dumps(value) for key, value in asdict(network.instances).items()},
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "batch_size": network.batch_size,
+        "steps": network.steps,
+        "learning_rate": network.learning_rate,
+        "minutes": _minutes(network),
+    }
 
 
 def _as_batch(one: HeldOutSet) -> TaskBatch:

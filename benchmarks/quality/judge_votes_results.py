@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.quality.judge_calibration_results import of_newest_judge
-from benchmarks.quality.judge_votes import OUT, SUITE
+from benchmarks.quality.judge_votes import OUT
 from benchmarks.quality.markdown import number, table
 from benchmarks.quality.records import Floats, Record, read_records
 
@@ -22,10 +22,9 @@ def section(folder: Path) -> str:
     if not both:
         return ""
     one = voted[-1]
-    sets = f"{len(both)} fresh sets" if len(both) >= SUITE.sets else f"So far {len(both)} of {SUITE.sets} fresh sets"
     text = (
-        f"{sets} of the [universal prior](universal.md) of {one.n:,} rows each (seed {one.seed}, which "
-        f"nothing is trained with), judge `{one.settings['judge']}`, effort {one.settings['effort']}: one sample of "
+        f"{len(both)} fresh sets of the [universal prior](universal.md) of {one.n:,} rows each (seed {one.seed}, which "
+        f"nothing is trained with; thirty were planned, and time was up), judge `{one.settings['judge']}`, effort {one.settings['effort']}: one sample of "
         f"{one.settings['rows']:,} rows against {one.settings['voters']} that vote, the first of them the same. What "
         "is taken then takes all rows; ARI of all rows with the truth, with standard errors. Seconds are of the "
         "processor, in the median, on a machine that was busy with other work."
@@ -54,7 +53,7 @@ def _compared(alone: Sequence[Record], voted: Sequence[Record]) -> str:
     ari = _column(voted, "ari")
     changed = sum(int(record.metrics["changed"] or 0) for record in voted)
     gains = (ari - _column(alone, "ari"), ari - _column(voted, "mean_alone"), _column(voted, "best_alone") - ari)
-    first, usual, missed = (f"{gain.mean():+.4f} ± {_standard_error(gain):.4f}" for gain in gains)
+    first, usual, missed = (f"{gain.mean():+.3f} ± {_standard_error(gain):.3f}" for gain in gains)
     return (
         f"Set by set, the vote gains {first} over the first sample, and {usual} over what the samples have on average "
         f"if each decides alone. On {changed} of {len(voted)} sets it took what another sample than the first had "

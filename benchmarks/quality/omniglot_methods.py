@@ -11,27 +11,23 @@ from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from sklearn.cluster import KMeans, SpectralClustering
 from torch import Generator, Tensor
 
 from benchmarks.quality.kcl_mcl import LOSSES, Objective, cluster_pairwise
-from benchmarks.quality.omniglot_models import COPIES, NETWORKS, Base, trained
-from benchmarks.quality.omniglot_sets import CALIBRATION, Alphabet, Task, sets_of
+from benchmarks.quality.omniglot_models import COPIES, NETWORKS, Base, held_back_sets, trained
+from benchmarks.quality.omniglot_sets import Alphabet, Task
 from benchmarks.quality.records import Settings
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
-from coterie.models.attention_based import CUTS, AttentionBasedModel
+from coterie.models.attention_based import AttentionBasedModel
 from coterie.models.dac import DacModel
-from coterie.ops.correlation import average_linkage, calibrated_cut, contracted, cut, cut_into
+from coterie.ops.correlation import average_linkage, contracted, cut, cut_into
 from coterie.ops.spectral import eigengap, spectral_labels
 
 SEED: Final = 0
 """Of whatever a method draws, for every set anew."""
-VIEWS: Final = 5
-"""Of each image, the first of which is the image as it is."""
-CALIBRATION_SETS: Final = 20
-"""Sets of each alphabet that was held back, where a cut is calibrated here."""
 MOST_PASSES: Final = 100
 MOST_POINTS: Final = 1_000_000
 MANY_CLUSTERS: Final = 100
@@ -102,54 +98,31 @@ def _kernel_readings(at: float) -> dict[str, Reading[Tensor]]:
     }
 
 
-@torch.no_grad()
-def kernel_of_views(
-    model: AttentionBasedModel, embedded: Float[Tensor, "V M H"], index: Int[Tensor, " N"]
-) -> Float[Tensor, "N N"]:
-    """Probabilities of some images to be together, their log-odds averaged over several views of each."""
-    last = model.layers(embedded[:, index])[-1]
-    forth, back = model.log_odds(last, last)
-    return ((forth + back) / 2).mean(dim=0).sigmoid()
-
-
-@torch.no_grad()
-def _embedded(base: Base, model: AttentionBasedModel, alphabet: Alphabet, views: int) -> Float[Tensor, "V M H"]:
-    """Each image of an alphabet, alone, in some views."""
-    plain = alphabet.images.float() / 255
-    generator = Generator().manual_seed(SEED + alphabet.number)
-    shown = [plain, *(base.distortion.applied(plain, generator) for _ in range(views - 1))]
-    return model.encode(torch.stack([base.features(images.flatten(1)) for images in shown]))
-
-
 def _prepared(base: Base, model: AttentionBasedModel, views: int, at: float) -> Prepared[Tensor]:
-    return Prepared(
-        look=lambda alphabet: _embedded(base, model, alphabet, views),
-        gather=lambda embedded, index: kernel_of_views(model, embedded, index),
-        readings=_kernel_readings(at),
-        found={"cut": at},
-    )
+    @torch.no_grad()
+    def look(alphabet: Alphabet) -> Tensor:
+        return model.encode(base.features(alphabet.pixels, views).unsqueeze(0))[0]
+
+    @torch.no_grad()
+    def gather(embedded: Tensor, index: Tensor) -> Tensor:
+        return model.kernel_of(embedded[index].unsqueeze(0))[0]
+
+    return Prepared(look, gather, _kernel_readings(at), {"cut": at})
 
 
-def abc(base: Base, views: int = 1) -> Method:
-    """The network that was trained end to end."""
+def abc(base: Base, views: int | None = None) -> Method:
+    """The network that was trained end to end, looking at each image as often as it comes, or so many times."""
+    looks = base.config.views if views is None else views
 
+    @torch.no_grad()
     def prepare() -> Prepared[Tensor]:
-        at = base.head.config.cut if views == 1 else _cut_for_views(base, views)
-        return _prepared(base, base.head, views, at)
+        if views is None:
+            return _prepared(base, base.head, looks, base.config.cut)
+        calibrated = base.head.calibrated(held_back_sets(base, looks), normalized_mutual_information)
+        return _prepared(base, base.head, looks, calibrated.cut)
 
-    name = "abc" if views == 1 else f"abc-{views}-views"
-    return Method(name, {"weights": base.digest, "views": views}, ALL_TASKS, KERNEL_READINGS, prepare)
-
-
-def _cut_for_views(base: Base, views: int) -> float:
-    """The cut that does best on alphabets that were held back."""
-    kernels, truths = [], []
-    for alphabet in base.held_back():
-        embedded = _embedded(base, base.head, alphabet, views)
-        for one in sets_of(alphabet, "varying", CALIBRATION_SETS, CALIBRATION):
-            kernels.append(kernel_of_views(base.head, embedded, one.index))
-            truths.append(one.labels)
-    return calibrated_cut(kernels, truths, CUTS, normalized_mutual_information)
+    name = "abc" if views is None else f"abc-{views}-view"
+    return Method(name, {"weights": base.digest, "views": looks}, ALL_TASKS, KERNEL_READINGS, prepare)
 
 
 def on_features(name: str, base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Method:
@@ -158,11 +131,11 @@ def on_features(name: str, base: Base, folder: Path, steps: int | None = None, c
     def prepare() -> Prepared[Tensor]:
         model = trained(name, base, folder, steps=steps, copies=copies)
         if isinstance(model, AttentionBasedModel):
-            return _prepared(base, model, 1, model.config.cut)
+            return _prepared(base, model, base.config.views, model.config.cut)
         if isinstance(model, DacModel):
             model.config = replace(model.config, max_passes=MOST_PASSES, max_points=MOST_POINTS)
         return Prepared(
-            look=lambda alphabet: base.features(alphabet.pixels),
+            look=lambda alphabet: base.features(alphabet.pixels, base.config.views),
             gather=lambda features, index: features[index],
             readings={"filtering": Reading(lambda features, _: model.cluster(features, _generator()).labels)},
         )
@@ -195,7 +168,7 @@ def on_pairs(objective: Objective, base: Base, folder: Path, steps: int | None =
             return found.labels
 
         return Prepared(
-            look=lambda alphabet: base.features(alphabet.pixels),
+            look=lambda alphabet: base.features(alphabet.pixels, base.config.views),
             gather=lambda features, index: features[index],
             readings={"training": Reading(read)},
         )
@@ -234,4 +207,4 @@ def methods(base: Base, folder: Path, steps: int | None = None, copies: int = CO
     """All that is compared."""
     networks = [on_features(name, base, folder, steps, copies) for name in NETWORKS]
     per_set = [on_pairs(objective, base, folder, steps, copies) for objective in LOSSES]
-    return [abc(base), abc(base, VIEWS), *networks, *per_set, *on_pixels()]
+    return [abc(base), abc(base, 1), *networks, *per_set, *on_pixels()]

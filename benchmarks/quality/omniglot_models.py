@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, final
@@ -31,8 +32,9 @@ from coterie.metrics import normalized_mutual_information
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
 from coterie.models.base import SetModel, build
 from coterie.models.dac import DacConfig, DacModel
+from coterie.nn.vision import ElementEncoder
 from coterie.recipes import held_out_loss, recipe_from
-from coterie.registry import file_digest, load_pretrained, pretrained_path
+from coterie.registry import load_pretrained
 from coterie.structures import TaskBatch
 from coterie.tasks.classes import Catalogue, Instances
 from coterie.tasks.images import QUARTER_TURNS, Distortion
@@ -50,6 +52,8 @@ WEIGHED_SETS: Final = 400
 HELD_BACK_BATCHES: Final = 20
 HELD_BACK_SETS: Final = 5
 """Sets of a batch."""
+OF_ENCODER: Final = "encoder."
+"""What the names of the encoder's weights begin with."""
 
 
 @final
@@ -57,29 +61,34 @@ HELD_BACK_SETS: Final = 5
 class Base:
     """The network that was trained end to end, in two: its encoder, and what reads the features."""
 
-    whole: AttentionBasedModel
+    config: AttentionBasedConfig
+    """Of the network as a whole."""
+    encoder: Mapping[str, Tensor]
+    """Weights of the encoder."""
     head: AttentionBasedModel
-    """The same network for elements that are encoded already."""
+    """The network for elements that are encoded already."""
     tasks: OmniglotTasks
     """What it was trained on."""
     digest: str
-    """First digits of the weights' SHA-256."""
+    """First digits of the SHA-256 of all weights."""
+
+    @property
+    def width(self) -> int:
+        """Features of an image."""
+        return self.head.config.n_features
 
     @property
     def distortion(self) -> Distortion:
         """How images were distorted while it was trained."""
         return Distortion(self.tasks.turn_by, self.tasks.stretched, self.tasks.shifted)
 
-    @property
-    def width(self) -> int:
-        """Features of an image."""
-        return self.whole.encoder.out_width
-
     @torch.no_grad()
-    def features(self, pixels: Float[Tensor, "M D"]) -> Float[Tensor, "M E"]:
-        """What the encoder makes of images."""
-        parts = torch.split(pixels, IMAGES_AT_ONCE)
-        return torch.cat([self.whole.encoder(part.unsqueeze(0))[0] for part in parts])
+    def features(self, pixels: Float[Tensor, "M D"], views: int = 1) -> Float[Tensor, "M E"]:
+        """What the encoder makes of images, looking at each so many times."""
+        config = self.config
+        encoder = ElementEncoder(config.encoder, config.n_features, config.image, config.channels, views).eval()
+        encoder.load_state_dict(self.encoder)
+        return torch.cat([encoder(part.unsqueeze(0))[0] for part in torch.split(pixels, IMAGES_AT_ONCE)])
 
     def held_back(self) -> list[Alphabet]:
         """Alphabets to validate and to calibrate with."""
@@ -92,18 +101,17 @@ def load_base(weights: str | Path) -> Base:
     tasks = recipe_from(card["recipe"]).tasks
     if not isinstance(tasks, OmniglotTasks):
         raise InputError(f"{str(weights)!r} was not trained on Omniglot; use weights of recipes/abc-omniglot.toml.")
-    return base_of(
-        tensors, from_dict(AttentionBasedConfig, card["model"]), tasks, file_digest(pretrained_path(weights))
-    )
+    return base_of(tensors, from_dict(AttentionBasedConfig, card["model"]), tasks)
 
 
-def base_of(tensors: Mapping[str, Tensor], config: AttentionBasedConfig, tasks: OmniglotTasks, digest: str) -> Base:
+def base_of(tensors: Mapping[str, Tensor], config: AttentionBasedConfig, tasks: OmniglotTasks) -> Base:
     """The network with these weights, in two."""
-    whole = AttentionBasedModel(config)
-    whole.load_state_dict(tensors)
-    head = AttentionBasedModel(replace(config, n_features=whole.encoder.out_width, encoder="identity", image=None))
-    head.load_state_dict({name: value for name, value in tensors.items() if not name.startswith("encoder.")})
-    return Base(whole.eval(), head.eval(), tasks, digest[:12])
+    width = AttentionBasedModel(config).encoder.out_width
+    head = AttentionBasedModel(replace(config, n_features=width, encoder="identity", image=None, views=1))
+    head.load_state_dict({name: value for name, value in tensors.items() if not name.startswith(OF_ENCODER)})
+    encoder = {name.removeprefix(OF_ENCODER): value for name, value in tensors.items() if name.startswith(OF_ENCODER)}
+    digest = sha256(b"".join(tensors[name].numpy().tobytes() for name in sorted(tensors)))
+    return Base(config, encoder, head.eval(), tasks, digest.hexdigest()[:12])
 
 
 @final
@@ -137,10 +145,10 @@ def training_tasks(
     return FeatureTasks(features, _catalogue(learned), instances)
 
 
-def held_back_sets(base: Base) -> list[TaskBatch]:
-    """Sets of 100 images of the alphabets that were held back, as they are."""
+def held_back_sets(base: Base, views: int) -> list[TaskBatch]:
+    """Sets of 100 images of the alphabets that were held back, each looked at so many times."""
     held_back = base.held_back()
-    features = torch.cat([base.features(alphabet.pixels) for alphabet in held_back])
+    features = torch.cat([base.features(alphabet.pixels, views) for alphabet in held_back])
     instances = Instances((N_POINTS, N_POINTS), CLUSTERS, "composition", 1.0)
     tasks = FeatureTasks(features.expand(1, 1, -1, -1), _catalogue(held_back), instances)
     generator = Generator().manual_seed(SEED + 1)
@@ -223,7 +231,7 @@ def trained(name: str, base: Base, folder: Path, *, steps: int | None = None, co
         config = replace(config, pos_weight=_apart_for_each_together(tasks))
     model = build(network.kind, config, generator)
     batches = task_batches(tasks, batch_size=network.batch_size, generator=generator)
-    held_back = held_back_sets(base)
+    held_back = held_back_sets(base, base.config.views)
     steps = network.steps if steps is None else steps
     optimisation = TrainConfig(
         steps,

@@ -27,8 +27,6 @@ FIXED: Final = 20
 CLUSTERS: Final = (5, 47)
 SEEDS: Final = MappingProxyType({"varying": 91_000, "fixed": 92_000})
 """To which the number of the alphabet is added."""
-CALIBRATION: Final = 10_000
-"""Added, too, for sets that something is calibrated with."""
 
 
 @final
@@ -80,8 +78,8 @@ def alphabets(part: Literal["background", "evaluation"], only: Sequence[str] = (
     return found
 
 
-def sets_of(alphabet: Alphabet, task: Task, n_sets: int, offset: int = 0) -> list[CharacterSet]:
-    """Sets of an alphabet by ABC's Algorithm 1, other ones for other offsets; the one that there is, if the whole."""
+def sets_of(alphabet: Alphabet, task: Task, n_sets: int) -> list[CharacterSet]:
+    """Sets of an alphabet by ABC's Algorithm 1; the one that there is, if it is the whole."""
     if task == "whole":
         return [CharacterSet(torch.arange(len(alphabet.labels)), alphabet.labels, alphabet.n_classes)]
     fixed = min(FIXED, alphabet.n_classes)
@@ -89,7 +87,7 @@ def sets_of(alphabet: Alphabet, task: Task, n_sets: int, offset: int = 0) -> lis
     instances = Instances((N_POINTS, N_POINTS), clusters, "composition", 1.0)
     catalogue = Catalogue.of(alphabet.labels, torch.zeros_like(alphabet.labels))
     instances.check(catalogue)
-    draw = instances.draw(catalogue, n_sets, Generator().manual_seed(SEEDS[task] + alphabet.number + offset))
+    draw = instances.draw(catalogue, n_sets, Generator().manual_seed(SEEDS[task] + alphabet.number))
     return [
         CharacterSet(index, labels, int(labels.max()) + 1)
         for index, labels in zip(draw.index, draw.labels, strict=True)

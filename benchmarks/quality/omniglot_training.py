@@ -3,8 +3,8 @@
     python -m benchmarks.quality.omniglot_training --snapshots copies
 
 The folder has copies of the run's ``state.safetensors`` that were put aside while ``recipes/abc-omniglot.toml`` was
-trained. Each is measured on sets of the alphabets that the recipe holds back, at the cut that networks have before
-it is calibrated. What the results file has already is not measured again. All on one thread.
+trained. Each is measured on sets of the alphabets that the recipe holds back, images seen once, at the cut that
+networks have before it is calibrated. What the results file has already is not measured again. All on one thread.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def snapshots(folder: Path, recipe: Path) -> Iterator[tuple[int, Base]]:
             for name, value in tensors.items()
             if name.startswith(WEIGHTS_PREFIX)
         }
-        yield int(card["step"]), base_of(weights, read.model, read.tasks, "")
+        yield int(card["step"]), base_of(weights, replace(read.model, views=1), read.tasks)
 
 
 @one_thread()

@@ -218,7 +218,7 @@ def _verdict(model: JudgedClusterer) -> Verdict:
         meaning="1 would mean the very same groups, 0 no more than chance (adjusted Rand index)."
         + _fewer(taken, model.proposals_[0])
         + _dissolved(taken["n_clusters"] - model.n_clusters_),
-        warning=_warning(model) if confidence < UNSURE else "",
+        warning=_warning(model, taken) if confidence < UNSURE else "",
     )
 
 
@@ -238,9 +238,9 @@ def _dissolved(n: int) -> str:
     return f" {clusters} of the proposal had outliers only and {'is' if n == 1 else 'are'} no more."
 
 
-def _warning(model: JudgedClusterer) -> str:
+def _warning(model: JudgedClusterer, taken: Mapping[str, Any]) -> str:
     best = model.proposals_[0]
-    if best["score"] >= UNSURE:
+    if taken["score"] < UNSURE <= best["score"]:
         return f"The granularity that was asked for led away from what scores best: {described(best)}."
     return "There may be no groups in this table, or none that these columns show."
 
@@ -277,9 +277,9 @@ def _runner_up(model: JudgedClusterer) -> str:
     other = model.runner_up_
     if other is None:
         return "All proposals are nearly the same, so there is no runner-up."
-    lead = model.confidence_ - other["score"]
     if model.chosen_ is None:
         return f"If there are groups, then perhaps {described(other)}."
+    lead = model.chosen_["score"] - other["score"]
     closeness = "" if lead >= _CLOSE else ". It is hardly worse" if lead >= 0 else ". The judge likes it better"
     return f"The runner-up that really differs: {described(other)}{closeness}."
 

@@ -1,0 +1,106 @@
+"""The part of docs/results.md about embedded pictures of classes that no clusterer was trained on."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Final
+
+from benchmarks.quality.dac_sets import published
+from benchmarks.quality.embeddings_data import Collection
+from benchmarks.quality.embeddings_suite import BASELINES, COLLECTIONS, OUT, EmbeddingsRecord
+from benchmarks.quality.markdown import number, table
+from benchmarks.quality.records import read_lines
+
+DASH: Final = "–"
+TITLES: Final[dict[Collection, str]] = {"tiny-imagenet": "Tiny-ImageNet", "cifar100": "CIFAR-100"}
+METHODS: Final = {
+    "kmeans": "k-means, true k",
+    "spectral": "spectral, true k",
+    "dec": "DEC, true k",
+    "kcl": "KCL",
+    "mcl": "MCL",
+    "dac-min-loss": "DAC-MLF",
+    "dac-anchored": "DAC-AF",
+    "abc": "ABC",
+}
+METRICS: Final = ("ari", "nmi", "k_error", "seconds")
+HEAD: Final = ("ARI", "NMI", "k-MAE", "s")
+DIGITS: Final = {"ari": 3, "nmi": 3, "k_error": 2, "seconds": 3}
+NOT_TOLD: Final = ("abc", "dac-anchored")
+"""Methods that were to do better than those that are told the number of clusters."""
+
+
+def section(folder: Path) -> str:
+    """Tables and what they show; nothing if nothing was measured."""
+    records = {
+        (record.data, record.method): record
+        for record in read_lines(folder / OUT.name, EmbeddingsRecord)
+        if record.part == "test"
+    }
+    if not records:
+        return ""
+    parts = []
+    for data in COLLECTIONS:
+        rows = [_row(name, records.get((data, name))) for name in METHODS if (data, name) in records]
+        count = max(len(record.seconds) for record in records.values() if record.data == data)
+        parts.append(f"{TITLES[data]}, {count} sets:\n\n" + table(["method", *HEAD], rows))
+    printed = published()["2"]["embedded-imagenet"]
+    rows = [[title, *_printed_cells(printed[name])] for name, title in METHODS.items() if name in printed]
+    parts.append("As printed, embedded ImageNet, 1,000 sets at (300, 12):\n\n" + table(["method", *HEAD], rows))
+    parts.append("\n".join(_verdicts(records)))
+    return "\n\n".join(parts)
+
+
+def _row(name: str, record: EmbeddingsRecord | None) -> list[str]:
+    cells = [_cell(_values(record, metric), DIGITS[metric]) for metric in METRICS]
+    if name in BASELINES:
+        cells[METRICS.index("k_error")] = DASH  # it is told
+    return [METHODS[name], *cells]
+
+
+def _values(record: EmbeddingsRecord | None, metric: str) -> list[float]:
+    """One number for each set."""
+    if record is None:
+        return []
+    if metric == "seconds":
+        return record.seconds
+    if metric == "k_error":
+        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
+        return [abs(found - true) for true, found in pairs]
+    return record.metrics[metric]
+
+
+def _cell(values: Sequence[float], digits: int) -> str:
+    """Mean and standard error."""
+    if not values:
+        return DASH
+    spread = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{number(mean(values), digits)} ± {number(spread, digits)}"
+
+
+def _printed_cells(printed: dict[str, float]) -> list[str]:
+    cells = []
+    for metric in METRICS:
+        text = number(printed.get(metric), DIGITS[metric])
+        error = printed.get(f"{metric}_error")
+        cells.append(text if error is None else f"{text} ± {number(error, DIGITS[metric])}")
+    return cells
+
+
+def _verdicts(records: dict[tuple[Collection, str], EmbeddingsRecord]) -> list[str]:
+    """What not being told costs or not, set by set."""
+    lines = []
+    for data in COLLECTIONS:
+        for method in NOT_TOLD:
+            for told in BASELINES:
+                ours, theirs = (records.get((data, name)) for name in (method, told))
+                start = f"- {TITLES[data]}, ARI of {METHODS[method]} above that of {METHODS[told]}: "
+                if ours is None or theirs is None:
+                    lines.append(start + "not run.")
+                    continue
+                both = zip(ours.metrics["ari"], theirs.metrics["ari"], strict=False)
+                gains = [one - other for one, other in both]
+                reached = "reached" if mean(gains) > 0 else "**not reached**"
+                lines.append(f"{start}{reached} (difference set by set {_cell(gains, 3)}).")
+    return lines
