@@ -226,7 +226,9 @@ def test_nothing_is_refused(X: Any) -> None:
         quick().fit(X)
 
 
-@pytest.mark.parametrize("X", ["table.csv", 3.0, None, [1.0, 2.0], np.zeros((2, 2, 2, 2, 2)), np.ones((2, 2)) * 1j], ids=str)
+@pytest.mark.parametrize(
+    "X", ["table.csv", 3.0, None, [1.0, 2.0], np.zeros((2, 2, 2, 2, 2)), np.ones((2, 2)) * 1j], ids=str
+)
 def test_what_is_no_table_is_refused(X: Any) -> None:
     with pytest.raises(InputError):
         quick().fit(X)

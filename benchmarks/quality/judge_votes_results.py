@@ -24,7 +24,8 @@ def section(folder: Path) -> str:
     one = voted[-1]
     text = (
         f"{len(both)} fresh sets of the [universal prior](universal.md) of {one.n:,} rows each (seed {one.seed}, which "
-        f"nothing is trained with; thirty were planned, and time was up), judge `{one.settings['judge']}`, effort {one.settings['effort']}: one sample of "
+        f"nothing is trained with; thirty were planned, and time was up"
+        f"), judge `{one.settings['judge']}`, effort {one.settings['effort']}: one sample of "
         f"{one.settings['rows']:,} rows against {one.settings['voters']} that vote, the first of them the same. What "
         "is taken then takes all rows; ARI of all rows with the truth, with standard errors. Seconds are of the "
         "processor, in the median, on a machine that was busy with other work."

@@ -46,7 +46,7 @@ CURVES: Final = MappingProxyType(
 MARGIN: Final = 2
 """Pixels between images."""
 PER_ROW: Final = 20
-"""Images of a found cluster in a row of the picture."""
+"""Images in a row of the picture."""
 
 Greys = npt.NDArray[np.float64]
 
@@ -85,23 +85,25 @@ def draw_kernel(sources: Sources) -> None:
     found = int(labels.max()) + 1
     left, right = below.subplots(1, 2)
     _show(left, _montage(alphabet, index, truth), f"{len(index)} drawings of {LETTERS} letters, a row each")
-    _show(right, _montage(alphabet, index, labels), f"{found} clusters, from the top, NMI {score:.2f}")
+    _show(right, _montage(alphabet, index, labels), f"{found} clusters, a bar after each, NMI {score:.2f}")
     save(figure, sources.folder, "abc-omniglot.png")
 
 
 def _montage(alphabet: Alphabet, index: torch.Tensor, labels: torch.Tensor) -> Greys:
-    """Images of each cluster in rows of their own, a line between clusters, dark on white."""
+    """Images cluster after cluster, dark on white, a bar after each; a row takes another cluster if all of it fits."""
     side = alphabet.images.shape[-1] + MARGIN
     rows: list[Greys] = []
+    place = PER_ROW
     for label in range(int(labels.max()) + 1):
-        members = index[labels == label]
-        for some in torch.split(members, PER_ROW):
-            row = np.ones((side, PER_ROW * side))
-            for place, image in enumerate(alphabet.images[some, 0].numpy()):
-                row[:-MARGIN, place * side : (place + 1) * side - MARGIN] = 1 - image / 255
-            rows.append(row)
-        rows.append(np.full((1, PER_ROW * side), 0.8))
-    return np.concatenate(rows[:-1])
+        for some in torch.split(index[labels == label], PER_ROW):
+            if place + len(some) > PER_ROW:
+                rows.append(np.ones((side, PER_ROW * side + MARGIN)))
+                place = 0
+            for image in alphabet.images[some, 0].numpy():
+                rows[-1][:-MARGIN, place * side + MARGIN : (place + 1) * side] = 1 - image / 255
+                place += 1
+        rows[-1][MARGIN : -2 * MARGIN, place * side : place * side + MARGIN] = 0.6
+    return np.concatenate(rows)
 
 
 def _show(axis: Axes, picture: Greys, title: str) -> None:
