@@ -59,7 +59,7 @@ def draw_kernels(folder: Path, _: Path, plan: Plan) -> None:
     figure, axes = panels(2 * len(SHOWN), len(DRAWN) + 2, width=1.9, height=1.95)
     for pair, (length, crossing) in zip(axes.reshape(len(SHOWN), 2, -1), SHOWN, strict=True):
         batch, centre, radius = CircleTasks(length, CIRCLES, crossing).sample_with_circles(
-            1, Generator().manual_seed(SEED)
+            1, Generator().manual_seed(SEED + length)
         )
         x, truth = batch.x[0], batch.labels[0]
         order = truth.argsort(stable=True)
@@ -90,7 +90,7 @@ def draw_ari(folder: Path, results: Path, _: Plan) -> None:
         axis.grid(visible=True, axis="y", color=FAINT, linewidth=0.3)
     axes[0, 0].set_ylabel("ARI")
     axes[0, 0].plot([], [], ":", color=FAINT, linewidth=1.2, label="k not told")
-    axes[0, 0].legend(fontsize=8, loc="best")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), fontsize=8, loc="outside right center")
     save(figure, folder, "abc-circles-ari.png")
 
 
@@ -122,7 +122,10 @@ def _draw_set(axis: Axes, x: Tensor, truth: Tensor, labels: Tensor, title: str) 
         score = adjusted_rand_index(truth.numpy(), labels.numpy())
         title += f"\n{len(torch.unique(labels))} clusters, ARI {score:.2f}"
     axis.set_title(title, fontsize=8)
-    axis.set(xticks=[], yticks=[], aspect="equal", box_aspect=1, xlim=(-0.95, 0.95), ylim=(-0.95, 0.95))
+    low, high = x.amin(dim=0), x.amax(dim=0)
+    half = 0.55 * float((high - low).max())
+    sides = [(middle - half, middle + half) for middle in ((low + high) / 2).tolist()]
+    axis.set(xticks=[], yticks=[], aspect="equal", box_aspect=1, xlim=sides[0], ylim=sides[1])
 
 
 def _outline(axis: Axes, centre: Tensor, radius: Tensor) -> None:

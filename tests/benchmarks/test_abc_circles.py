@@ -66,7 +66,7 @@ def test_every_method_is_measured_once(tmp_path: Path, plan: Plan) -> None:
     assert read_lines(out, CirclesRecord) == found
     page = abc_results.section(tmp_path)
     assert "ABC, additive 2" in page
-    assert "| ABC, multiplicative, k not told, linkage | – | – |" in page  # of lengths that were not run
+    assert "| ABC, multiplicative, not told k, linkage | – | – |" in page  # of lengths that were not run
 
 
 def test_an_interrupted_run_goes_on(tmp_path: Path, plan: Plan) -> None:
@@ -129,12 +129,15 @@ def test_the_order_of_methods_is_judged_set_by_set(tmp_path: Path) -> None:
         "Steps that were trained for, of 7,812 in the paper: ABC, additive 50, ABC, multiplicative 50, pairwise 50."
         in page
     )
-    assert "| ABC, additive, k told | .800 ± .071 | .800 ± .071 |" in page
-    assert "| ABC, additive, k not told, linkage | – | .200 ± .141 | – |" in page
-    assert "ABC, additive above spectral at every length (by +0.400 ± 0.000 at least, set by set)" in page
-    assert "ABC, multiplicative above spectral **at 4 of 5 lengths only** (by -0.050 ± 0.035 at least" in page
+    assert "| ABC, additive, told k | .800 ± .071 | .800 ± .071 |" in page
+    assert "| ABC, additive, not told k, linkage | – | .200 ± .141 | – |" in page
+    assert (
+        "Networks told k, circles may cross: ABC, additive above spectral at every length (+0.400 ± 0.000 where" in page
+    )
+    assert "ABC, multiplicative above spectral **at 4 of 5 lengths only** (-0.050 ± 0.035 where it is" in page
     assert "spectral above pairwise was not run." in page
-    assert "every circle crosses another, 20 points and more: ABC, additive above spectral was not run" in page
+    assert "Networks told k, every circle crosses another: ABC, additive above spectral was not run" in page
+    assert "Networks not told k, linkage, circles may cross: ABC, additive above spectral was not run" in page
 
 
 def test_pictures_are_written(tmp_path: Path, plan: Plan) -> None:
