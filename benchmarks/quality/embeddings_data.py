@@ -130,7 +130,7 @@ class TrainingTasks:
     instances: Instances
     moved: float = 0.5
     """Share of the sets whose classes are put elsewhere."""
-    noise: float = 0.5
+    noise: float = 0.3
     """Deviation of what is added to each feature, whose mean square is one."""
     _drawn_from: tuple["_Classes", ...] = field(init=False, repr=False)
 
