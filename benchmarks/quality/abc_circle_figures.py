@@ -36,9 +36,10 @@ from benchmarks.quality.abc_circles import (
     trained,
 )
 from benchmarks.quality.abc_results import KINDS, METHODS, summary
+from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, FAINT, STYLE, dots, matched_colours, panels, save
 from benchmarks.quality.records import read_lines
-from coterie.errors import CoterieError, InputError
+from coterie.errors import InputError
 from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
 from coterie.tasks.circles import CircleTasks
@@ -160,17 +161,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     plan = Plan(options.steps, run_folder=options.run_folder)
     mpl.use("Agg")
-    try:
+
+    def work() -> None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        for name in options.only.split(","):
-            if name not in PARTS:
-                raise InputError(f"Unknown part {name!r}. Known are: {', '.join(PARTS)}.")
+        for name in named(options.only, PARTS, "part"):
             with mpl.rc_context(STYLE):
                 PARTS[name](options.folder, options.results, plan)
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

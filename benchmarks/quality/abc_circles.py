@@ -16,26 +16,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import torch
 from sklearn.cluster import SpectralClustering
 from torch import Generator, Tensor
 
+from benchmarks.quality import networks
+from benchmarks.quality.commands import exit_status, named
+from benchmarks.quality.networks import SEED, Network
 from benchmarks.quality.records import Settings, append_line, current_commit, library_versions, read_lines
-from coterie.errors import CoterieError, InputError
 from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
 from coterie.models.base import build
 from coterie.structures import TaskBatch
 from coterie.tasks.circles import CircleTasks
-from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training import TrainConfig
 
 SUITE: Final = "abc-circles"
 DEFAULT_OUT: Final = Path("benchmarks/results/abc_circles.jsonl")
 RUN_FOLDER: Final = Path(tempfile.gettempdir()) / "coterie-abc-circles"
-SEED: Final = 0
 CIRCLES: Final = 4
 TRAINED_LENGTH: Final = 20
 """Points of the sets that are learned from."""
@@ -55,39 +56,28 @@ SPECTRAL: Final = "spectral"
 KNOWN: Final = "k known"
 
 
-@dataclass(frozen=True)
-class Network:
-    """What is trained, for how long, and how its rate goes."""
-
-    compatibility: Compatibility
-    depth: int
-    steps: int
-    schedule: Literal["constant", "one-cycle"] = "constant"
-
-    def config(self) -> AttentionBasedConfig:
-        """The published network for circles: one head, no map after it, and no scale where additive."""
-        return AttentionBasedConfig(
-            2,
-            heads=1,
-            depth=self.depth,
-            compatibility=self.compatibility,
-            scale="none" if self.compatibility == "additive" else "model",
-            feed_forward="linear",
-            output_map=False,
-            offset=False,
-            decode="eigengap",
-        )
-
-    def training(self) -> TrainConfig:
-        """Adam at the published rate."""
-        return TrainConfig(self.steps, learning_rate=1e-3, schedule=self.schedule)
+def _published(compatibility: Compatibility, depth: int, steps: int) -> Network[AttentionBasedModel]:
+    """The published network for circles: one head, no map after it, and no scale where additive; Adam as published."""
+    config = AttentionBasedConfig(
+        2,
+        heads=1,
+        depth=depth,
+        compatibility=compatibility,
+        scale="none" if compatibility == "additive" else "model",
+        feed_forward="linear",
+        output_map=False,
+        offset=False,
+        decode="eigengap",
+    )
+    training = TrainConfig(steps, learning_rate=1e-3, schedule="constant")
+    return Network(AttentionBasedModel, config, training, BATCH_SIZE)
 
 
-NETWORKS: Final = MappingProxyType(
+NETWORKS: Final[Mapping[str, Network[AttentionBasedModel]]] = MappingProxyType(
     {
-        "multiplicative": Network("multiplicative", 2, PUBLISHED_STEPS),
-        "additive": Network("additive", 2, FEWER_STEPS),
-        "pairwise": Network("additive", 0, FEWER_STEPS),
+        "multiplicative": _published("multiplicative", 2, PUBLISHED_STEPS),
+        "additive": _published("additive", 2, FEWER_STEPS),
+        "pairwise": _published("additive", 0, FEWER_STEPS),
     }
 )
 DECODINGS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
@@ -138,12 +128,6 @@ class Plan:
     run_folder: Path = RUN_FOLDER
 
 
-def planned(name: str, plan: Plan) -> Network:
-    """A network, with the steps that it is to take."""
-    network = NETWORKS[name]
-    return network if plan.steps is None else replace(network, steps=plan.steps)
-
-
 def circles(kind: str, length: int, n_sets: int) -> TaskBatch:
     """The sets of one kind and length."""
     tasks = CircleTasks(length, CIRCLES, overlapping=kind == "crossing")
@@ -152,19 +136,9 @@ def circles(kind: str, length: int, n_sets: int) -> TaskBatch:
 
 def trained(name: str, plan: Plan) -> AttentionBasedModel:
     """A network after all its steps; those that the run's folder has are not taken again."""
-    network = planned(name, plan)
-    generator = Generator().manual_seed(SEED)
-    model = build(AttentionBasedModel, network.config(), generator)
-    batches = task_batches(CircleTasks(TRAINED_LENGTH, CIRCLES), batch_size=BATCH_SIZE, generator=generator)
-    folder = plan.run_folder / f"{name}-{network.steps}"
-    train(model, batches, network.training(), generator=generator, on_log=_say, folder=folder)
-    return model.eval()
-
-
-def _say(progress: Progress) -> None:
-    if progress.step % 250 == 0:
-        right = progress.parts["right_pairs"]
-        print(f"step {progress.step}: loss {progress.loss:.4f}, {right:.3f} of the pairs", flush=True)
+    network = NETWORKS[name].with_steps(plan.steps)
+    folder = plan.run_folder / f"{name}-{network.training.steps}"
+    return networks.trained(name, network, CircleTasks(TRAINED_LENGTH, CIRCLES), folder)
 
 
 def kernels(model: AttentionBasedModel, x: Tensor) -> Tensor:
@@ -216,12 +190,12 @@ def run(name: str, plan: Plan, out: Path) -> Iterator[CirclesRecord]:
 def _blank(name: str, kind: str, length: int, decoding: str, plan: Plan) -> CirclesRecord:
     settings: dict[str, str | int | float | bool | None] = {}
     if name != SPECTRAL:
-        network = planned(name, plan)
+        network = NETWORKS[name].with_steps(plan.steps)
         settings = {
-            "steps": network.steps,
-            "batch_size": BATCH_SIZE,
+            "steps": network.training.steps,
+            "batch_size": network.batch_size,
             "trained_length": TRAINED_LENGTH,
-            "schedule": network.schedule,
+            "schedule": network.training.schedule,
             "seed": SEED,
         }
     return CirclesRecord(
@@ -259,17 +233,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_plan(parser)
     options = parser.parse_args(arguments)
     plan = Plan(options.steps, options.sets, tuple(map(int, options.lengths.split(","))), options.run_folder)
-    try:
-        for name in options.networks.split(","):
-            if name not in (SPECTRAL, *NETWORKS):
-                raise InputError(f"Unknown network {name!r}. Known are: {', '.join((SPECTRAL, *NETWORKS))}.")
+
+    def work() -> None:
+        for name in named(options.networks, (SPECTRAL, *NETWORKS), "network"):
             for one in run(name, plan, options.out):
                 mean = sum(one.ari) / len(one.ari)
                 print(f"{name}, {one.decoding}, {one.sets} {one.length}: ARI {mean:.3f}", flush=True)
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ with the published decoding, since ours would hide what a network lacks.
 import argparse
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -19,16 +19,15 @@ import torch
 from torch import Generator
 
 from benchmarks.quality.dac_sets import LabelledSet, mixtures
+from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle, seconds_per_step, trained
 from benchmarks.quality.records import append_line, current_commit, library_versions
 from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.base import build
 from coterie.models.dac import DacConfig, DacModel
 from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training import TrainConfig
 
 OUT: Final = Path("benchmarks/results/dac_networks.jsonl")
-SEED: Final = 0
 SETS_SEED: Final = 3001
 """Of the sets that the networks are compared on, which no table has."""
 SIZES: Final = {"mog-1000-4": (1000, 4), "mog-3000-12": (3000, 12)}
@@ -36,18 +35,19 @@ SIZES: Final = {"mog-1000-4": (1000, 4), "mog-3000-12": (3000, 12)}
 BATCHES: Final = 10
 BATCH_SIZE: Final = 24
 MAX_POINTS: Final = 300
-TRIAL_STEPS: Final = 20
-"""Steps that are timed to know how many fit into the budget, after as many that are not."""
-
 AS_PUBLISHED: Final = TrainConfig(1, learning_rate=5e-4, schedule="cosine", optimiser="adam", clip_norm=10.0)
-OURS: Final = TrainConfig(
-    1, learning_rate=1e-3, schedule="one-cycle", optimiser="adamw", weight_decay=0.01, clip_norm=1.0
-)
-NETWORKS: Final[dict[str, tuple[DacConfig, TrainConfig]]] = {
-    "published": (DacConfig.faithful(2), AS_PUBLISHED),
-    "published, our optimiser": (DacConfig.faithful(2), OURS),
-    "ours": (DacConfig(2), OURS),
-    "ours, as it ships": (DacConfig(2, width=48, depth=2, mask_depth=1), OURS),
+OURS: Final = one_cycle(1)
+
+
+def _network(config: DacConfig, training: TrainConfig) -> Network[DacModel]:
+    return Network(DacModel, config, training, BATCH_SIZE)
+
+
+NETWORKS: Final[dict[str, Network[DacModel]]] = {
+    "published": _network(DacConfig.faithful(2), AS_PUBLISHED),
+    "published, our optimiser": _network(DacConfig.faithful(2), OURS),
+    "ours": _network(DacConfig(2), OURS),
+    "ours, as it ships": _network(DacConfig(2, width=48, depth=2, mask_depth=1), OURS),
 }
 
 
@@ -74,17 +74,18 @@ class NetworkRecord:
 @one_thread()
 def run(name: str, minutes: float) -> NetworkRecord:
     """Train one network for that long, and cluster with it."""
-    config, settings = NETWORKS[name]
-    steps = max(20, int(60 * minutes / _seconds_per_step(config, settings)))
+    network = NETWORKS[name]
+    tasks = MixturesOfGaussians(max_points=MAX_POINTS, max_clusters=4)
+    steps = max(20, int(60 * minutes / seconds_per_step(network, tasks)))
     losses: list[float] = []
-    model = _trained(config, replace(settings, steps=steps), lambda progress: losses.append(progress.loss)).eval()
+    model = trained(name, network.with_steps(steps), tasks, on_log=lambda progress: losses.append(progress.loss))
     tail = losses[-max(1, steps // 20) :]
     kinds = {kind: list(mixtures(*size, SETS_SEED, BATCHES).draw()) for kind, size in SIZES.items()}
-    decoding = DacModel(replace(config, decoding="faithful", max_points=1_000_000)).eval()
+    decoding = DacModel(replace(network.config, decoding="faithful", max_points=1_000_000)).eval()
     decoding.load_state_dict(model.state_dict())
     return NetworkRecord(
         network=name,
-        parameters=sum(parameter.numel() for parameter in model.parameters()),
+        parameters=n_parameters(model),
         minutes=minutes,
         steps=steps,
         loss=round(sum(tail) / len(tail), 4),
@@ -94,22 +95,6 @@ def run(name: str, minutes: float) -> NetworkRecord:
         commit=current_commit(),
         versions=library_versions(),
     )
-
-
-def _trained(config: DacConfig, settings: TrainConfig, on_log: Callable[[Progress], None]) -> DacModel:
-    generator = Generator().manual_seed(SEED)
-    model = build(DacModel, config, generator)
-    tasks = MixturesOfGaussians(max_points=MAX_POINTS, max_clusters=4)
-    batches = task_batches(tasks, batch_size=BATCH_SIZE, generator=generator)
-    train(model, batches, settings, generator=generator, on_log=on_log)
-    return model
-
-
-def _seconds_per_step(config: DacConfig, settings: TrainConfig) -> float:
-    """Processor seconds, without what is slow only at first."""
-    times: list[float] = []
-    _trained(config, replace(settings, steps=2 * TRIAL_STEPS), lambda _: times.append(time.process_time()))
-    return (times[-1] - times[TRIAL_STEPS - 1]) / TRIAL_STEPS
 
 
 def _measure(model: DacModel, sets: Sequence[LabelledSet]) -> dict[str, float]:

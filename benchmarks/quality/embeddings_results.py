@@ -1,15 +1,13 @@
 """The part of docs/results.md about embedded pictures of classes that no clusterer was trained on."""
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Final
 
 from benchmarks.quality.dac_sets import published
 from benchmarks.quality.embeddings_data import Collection
 from benchmarks.quality.embeddings_suite import BASELINES, COLLECTIONS, OUT, EmbeddingsRecord
-from benchmarks.quality.markdown import number, table
+from benchmarks.quality.markdown import number, table, with_error
 from benchmarks.quality.records import read_lines
 
 DASH: Final = "–"
@@ -63,7 +61,7 @@ def section(folder: Path) -> str:
 
 
 def _row(name: str, record: EmbeddingsRecord | None) -> list[str]:
-    cells = [_cell(_values(record, metric), DIGITS[metric]) for metric in METRICS]
+    cells = [with_error(_values(record, metric), DIGITS[metric]) for metric in METRICS]
     if name in BASELINES:
         cells[METRICS.index("k_error")] = DASH  # it is told
     return [METHODS[name], *cells]
@@ -79,14 +77,6 @@ def _values(record: EmbeddingsRecord | None, metric: str) -> list[float]:
         pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
         return [abs(found - true) for true, found in pairs]
     return record.metrics[metric]
-
-
-def _cell(values: Sequence[float], digits: int) -> str:
-    """Mean and standard error."""
-    if not values:
-        return DASH
-    spread = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{number(mean(values), digits)} ± {number(spread, digits)}"
 
 
 def _printed_cells(printed: dict[str, float]) -> list[str]:
@@ -112,5 +102,5 @@ def _verdicts(records: dict[tuple[Collection, str], EmbeddingsRecord]) -> list[s
                 both = zip(ours.metrics["ari"], theirs.metrics["ari"], strict=False)
                 gains = [one - other for one, other in both]
                 reached = "reached" if mean(gains) > 0 else "**not reached**"
-                lines.append(f"{start}{reached} (difference set by set {_cell(gains, 3)}).")
+                lines.append(f"{start}{reached} (difference set by set {with_error(gains, 3)}).")
     return lines

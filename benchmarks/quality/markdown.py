@@ -1,6 +1,8 @@
 """Tables and numbers as they stand on generated pages."""
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import mean, stdev
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -15,3 +17,11 @@ def number(value: float | None, digits: int = 3) -> str:
         return "–"
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if abs(value) < 1 else text
+
+
+def with_error(values: Sequence[float], digits: int = 3) -> str:
+    """Mean and standard error of scores; a dash where there are none."""
+    if not values:
+        return number(None)
+    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return f"{number(mean(values), digits)} ± {number(error, digits)}"

@@ -22,6 +22,7 @@ import torch
 from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
+from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, FAINT, STYLE, panels, save
 from benchmarks.quality.omniglot_methods import abc
 from benchmarks.quality.omniglot_models import WEIGHTS, load_base
@@ -29,7 +30,7 @@ from benchmarks.quality.omniglot_sets import Alphabet, alphabets
 from benchmarks.quality.omniglot_suite import DEFAULT_OUT, OmniglotRecord
 from benchmarks.quality.omniglot_training import METHOD
 from benchmarks.quality.records import read_lines
-from coterie.errors import CoterieError, InputError
+from coterie.errors import InputError
 from coterie.estimators.base import one_thread
 from coterie.metrics import normalized_mutual_information
 
@@ -148,17 +149,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="of the pictures (default: %(default)s)")
     options: Any = parser.parse_args(arguments)
     mpl.use("Agg")
-    try:
+
+    def work() -> None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        for name in options.only.split(","):
-            if name not in PARTS:
-                raise InputError(f"Unknown part {name!r}. Known are: {', '.join(PARTS)}.")
+        for name in named(options.only, PARTS, "part"):
             with mpl.rc_context(STYLE):
                 PARTS[name](Sources(options.weights, options.results, options.folder))
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

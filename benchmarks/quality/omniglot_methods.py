@@ -4,10 +4,10 @@ Methods are prepared when they are first needed, since most of them are trained 
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from sklearn.cluster import KMeans, SpectralClustering
 from torch import Generator, Tensor
 
 from benchmarks.quality.kcl_mcl import LOSSES, Objective, cluster_pairwise
+from benchmarks.quality.kernel_readings import TOLD, Labels, Reading, kernel_readings
 from benchmarks.quality.omniglot_models import COPIES, NETWORKS, Base, held_back_sets, trained
 from benchmarks.quality.omniglot_sets import Alphabet, Task
 from benchmarks.quality.records import Settings
@@ -23,8 +24,6 @@ from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
 from coterie.models.attention_based import AttentionBasedModel
 from coterie.models.dac import DacModel
-from coterie.ops.correlation import average_linkage, contracted, cut, cut_into
-from coterie.ops.spectral import eigengap, spectral_labels
 
 SEED: Final = 0
 """Of whatever a method draws, for every set anew."""
@@ -39,17 +38,6 @@ RESTARTS: Final = 1
 """Networks of KCL and MCL that are trained side by side, and steps of each."""
 
 Seen = TypeVar("Seen")
-Labels = Int[Tensor, " N"]
-
-
-@dataclass(frozen=True)
-class Reading(Generic[Seen]):
-    """A way to clusters from what was seen of a set."""
-
-    read: Callable[[Seen, int], Labels]
-    """From that and the true number of clusters to labels."""
-    told: bool = False
-    """Whether it makes use of that number."""
 
 
 @dataclass(frozen=True)
@@ -77,25 +65,13 @@ class Method:
     prepare: Callable[[], Prepared[Any]]
 
 
-KERNEL_READINGS: Final = MappingProxyType(
-    {"linkage": False, "contraction": False, "eigengap": False, "linkage-k": True, "spectral-k": True}
-)
-"""Average linkage at the calibrated cut, contraction of log-odds, spectral as published; two that are told k."""
+DECODINGS: Final[tuple[Literal["kernel", "robust"], ...]] = ("kernel", "robust")
+"""Of anchored filtering."""
 ALL_TASKS: Final[tuple[Task, ...]] = ("varying", "fixed", "whole")
 
 
 def _generator() -> Generator:
     return Generator().manual_seed(SEED)
-
-
-def _kernel_readings(at: float) -> dict[str, Reading[Tensor]]:
-    return {
-        "linkage": Reading(lambda kernel, _: cut(average_linkage(kernel), at)),
-        "contraction": Reading(lambda kernel, _: contracted(kernel)),
-        "eigengap": Reading(lambda kernel, _: spectral_labels(kernel, eigengap(kernel), _generator())),
-        "linkage-k": Reading(lambda kernel, k: cut_into(average_linkage(kernel), k), told=True),
-        "spectral-k": Reading(lambda kernel, k: spectral_labels(kernel, k, _generator()), told=True),
-    }
 
 
 def _prepared(base: Base, model: AttentionBasedModel, views: int, at: float) -> Prepared[Tensor]:
@@ -107,7 +83,7 @@ def _prepared(base: Base, model: AttentionBasedModel, views: int, at: float) -> 
     def gather(embedded: Tensor, index: Tensor) -> Tensor:
         return model.kernel_of(embedded[index].unsqueeze(0))[0]
 
-    return Prepared(look, gather, _kernel_readings(at), {"cut": at})
+    return Prepared(look, gather, kernel_readings(at), {"cut": at})
 
 
 def abc(base: Base, views: int | None = None) -> Method:
@@ -122,7 +98,7 @@ def abc(base: Base, views: int | None = None) -> Method:
         return _prepared(base, base.head, looks, calibrated.cut)
 
     name = "abc" if views is None else f"abc-{views}-view"
-    return Method(name, {"weights": base.digest, "views": looks}, ALL_TASKS, KERNEL_READINGS, prepare)
+    return Method(name, {"weights": base.digest, "views": looks}, ALL_TASKS, TOLD, prepare)
 
 
 def on_features(name: str, base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Method:
@@ -132,21 +108,30 @@ def on_features(name: str, base: Base, folder: Path, steps: int | None = None, c
         model = trained(name, base, folder, steps=steps, copies=copies)
         if isinstance(model, AttentionBasedModel):
             return _prepared(base, model, base.config.views, model.config.cut)
-        if isinstance(model, DacModel):
-            model.config = replace(model.config, max_passes=MOST_PASSES, max_points=MOST_POINTS)
+        if not isinstance(model, DacModel):
+            raise InputError(f"Nobody knows how {name!r} clusters features.")
         return Prepared(
             look=lambda alphabet: base.features(alphabet.pixels, base.config.views),
             gather=lambda features, index: features[index],
-            readings={"filtering": Reading(lambda features, _: model.cluster(features, _generator()).labels)},
+            readings={decoding: _filtering(model, decoding) for decoding in DECODINGS},
+            found={"cut": model.config.cut},
         )
 
+    is_abc = NETWORKS[name].kind is AttentionBasedModel
     return Method(
         name,
-        {"weights": base.digest, "copies": copies, "steps": NETWORKS[name].steps if steps is None else steps},
-        ALL_TASKS,
-        KERNEL_READINGS if NETWORKS[name].kind is AttentionBasedModel else {"filtering": False},
+        {"weights": base.digest, "copies": copies, "steps": NETWORKS[name].training.steps if steps is None else steps},
+        ALL_TASKS if is_abc else ("whole",),
+        TOLD if is_abc else dict.fromkeys(DECODINGS, False),
         prepare,
     )
+
+
+def _filtering(model: DacModel, decoding: Literal["kernel", "robust"]) -> Reading[Tensor]:
+    """All points as anchors, or one after the other as published."""
+    model = copy(model)
+    model.config = replace(model.config, decoding=decoding, max_passes=MOST_PASSES, max_points=MOST_POINTS)
+    return Reading(lambda features, _: model.cluster(features, _generator()).labels)
 
 
 def on_pairs(objective: Objective, base: Base, folder: Path, steps: int | None = None, copies: int = COPIES) -> Method:

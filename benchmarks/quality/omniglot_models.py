@@ -11,9 +11,8 @@ back here, too. Training can be stopped and goes on when it is called again. All
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
@@ -24,26 +23,28 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from benchmarks.quality import networks
+from benchmarks.quality.commands import exit_status, named
+from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle
 from benchmarks.quality.omniglot_sets import CLUSTERS, N_POINTS, Alphabet, alphabets
 from coterie.config import from_dict
-from coterie.errors import CoterieError, InputError
+from coterie.errors import InputError
 from coterie.estimators.base import one_thread
-from coterie.metrics import normalized_mutual_information
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
-from coterie.models.base import SetModel, build
+from coterie.models.base import SetModel
 from coterie.models.dac import DacConfig, DacModel
 from coterie.nn.vision import ElementEncoder
-from coterie.recipes import held_out_loss, recipe_from
+from coterie.recipes import recipe_from
 from coterie.registry import load_pretrained
 from coterie.structures import TaskBatch
 from coterie.tasks.classes import Catalogue, Instances
 from coterie.tasks.images import QUARTER_TURNS, Distortion
 from coterie.tasks.omniglot import OmniglotTasks
-from coterie.training import Progress, TrainConfig, task_batches, train
 
 WEIGHTS: Final = "abc-omniglot-v1"
 RUN_FOLDER: Final = Path(tempfile.gettempdir()) / "coterie-omniglot"
-SEED: Final = 0
+ANY_WIDTH: Final = 1
+"""Features in the settings of networks, until those of the encoder are known."""
 COPIES: Final = 6
 """Distorted copies of each image in each quarter turn."""
 IMAGES_AT_ONCE: Final = 2048
@@ -131,9 +132,7 @@ class FeatureTasks:
         return draw.filled(self.features[copy, draw.variant, draw.index].flatten(0, 1))
 
 
-def training_tasks(
-    base: Base, points: tuple[int, int], clusters: tuple[int, int], folder: Path, copies: int
-) -> FeatureTasks:
+def training_tasks(base: Base, instances: Instances, folder: Path, copies: int) -> FeatureTasks:
     """Sets of the alphabets that the weights were trained on, their images encoded once and kept in the folder."""
     held_back = {alphabet.name for alphabet in base.held_back()}
     learned = [alphabet for alphabet in alphabets("background") if alphabet.name not in held_back]
@@ -141,7 +140,6 @@ def training_tasks(
     if not path.is_file():
         _encode(base, torch.cat([alphabet.images for alphabet in learned]), copies, path)
     features = torch.from_numpy(np.load(path, allow_pickle=False))
-    instances = Instances(points, clusters, "composition", 1.0, QUARTER_TURNS)
     return FeatureTasks(features, _catalogue(learned), instances)
 
 
@@ -153,6 +151,11 @@ def held_back_sets(base: Base, views: int) -> list[TaskBatch]:
     tasks = FeatureTasks(features.expand(1, 1, -1, -1), _catalogue(held_back), instances)
     generator = Generator().manual_seed(SEED + 1)
     return [tasks.sample(HELD_BACK_SETS, generator) for _ in range(HELD_BACK_BATCHES)]
+
+
+def _drawn(points: tuple[int, int], clusters: tuple[int, int]) -> Instances:
+    """As in ABC's Algorithm 1, a letter that is turned being another."""
+    return Instances(points, clusters, "composition", 1.0, QUARTER_TURNS)
 
 
 def _catalogue(members: Sequence[Alphabet]) -> Catalogue:
@@ -176,96 +179,55 @@ def _encode(base: Base, images: Tensor, copies: int, path: Path) -> None:
     unfinished.replace(path)
 
 
-@dataclass(frozen=True)
-class Network:
-    """What is trained, on which sets, and for how long."""
-
-    kind: type[SetModel]
-    config: Callable[[int], Any]
-    """Settings, from the number of features."""
-    steps: int
-    batch_size: int = 8
-    points: tuple[int, int] = (100, 250)
-    clusters: tuple[int, int] = CLUSTERS
-    balanced: bool = False
-    """Whether the few pairs that are together count as much in all as the many that are apart."""
+def _network(kind: type[SetModel], config: Any, steps: int, points: tuple[int, int] = (100, 250)) -> Network[SetModel]:
+    return Network(kind, config, one_cycle(steps, evaluate_every=500), batch_size=8, instances=_drawn(points, CLUSTERS))
 
 
-def _anchored(width: int) -> DacConfig:
-    # With normalisation, and the anchor shown first, the loss stayed where it began for the 890 steps that were tried.
-    return DacConfig(
-        width,
-        filtering="anchored",
-        anchor_position="latent",
-        density="none",
-        layer_norm=False,
-        width=128,
-        inducing=32,
-        depth=4,
-        mask_depth=2,
-    )
+def _published(compatibility: Compatibility, steps: int) -> Network[SetModel]:
+    """Network and sets as published."""
+    config = AttentionBasedConfig.faithful(ANY_WIDTH, compatibility=compatibility)
+    return replace(_network(AttentionBasedModel, config, steps), instances=_drawn((100, 100), (5, 35)))
 
 
-def _published(compatibility: Compatibility, steps: int) -> Network:
-    """Network, sets and weights of pairs as published."""
-    config = partial(AttentionBasedConfig.faithful, compatibility=compatibility)
-    return Network(AttentionBasedModel, config, steps, points=(100, 100), clusters=(5, 35), balanced=True)
-
-
-NETWORKS: Final[Mapping[str, Network]] = MappingProxyType(
+# As published, with the anchor only shown, the loss stayed where it began for the 890 steps that were tried.
+_ANCHORED: Final = DacConfig(
+    ANY_WIDTH,
+    filtering="anchored",
+    anchor_position="latent",
+    anchoring="compared",
+    anchors=8,
+    density="none",
+    width=128,
+    depth=2,
+    mask_depth=1,
+    decoding="kernel",
+)
+_ADDITIVE: Final = AttentionBasedConfig(ANY_WIDTH, compatibility="additive")
+NETWORKS: Final[Mapping[str, Network[SetModel]]] = MappingProxyType(
     {
-        "multiplicative": Network(AttentionBasedModel, AttentionBasedConfig, 6000),
+        "multiplicative": _network(AttentionBasedModel, AttentionBasedConfig(ANY_WIDTH), 6000),
         # Additive attention costs as much as it does per pair: sets are as small as published.
-        "additive": Network(
-            AttentionBasedModel, partial(AttentionBasedConfig, compatibility="additive"), 2000, points=(100, 100)
-        ),
-        "pairwise": Network(
-            AttentionBasedModel,
-            partial(AttentionBasedConfig, compatibility="additive", depth=0),
-            4000,
-            points=(100, 100),
-        ),
+        "additive": _network(AttentionBasedModel, _ADDITIVE, 2000, points=(100, 100)),
+        "pairwise": _network(AttentionBasedModel, replace(_ADDITIVE, depth=0), 4000, points=(100, 100)),
         "faithful": _published("multiplicative", 10_000),
-        "faithful-additive": _published("additive", 2000),
-        "dac-af": Network(DacModel, _anchored, 3000, batch_size=16),
+        "faithful-additive": _published("additive", 600),
+        "dac-af": replace(_network(DacModel, _ANCHORED, 3000, points=(100, 200)), batch_size=4),
     }
 )
+BALANCED: Final = ("faithful", "faithful-additive")
+"""Those in which the few pairs that are together count as much in all as the many that are apart, as published."""
 
 
 def trained(name: str, base: Base, folder: Path, *, steps: int | None = None, copies: int = COPIES) -> SetModel:
     """A network after all its steps; those that the folder has are not taken again."""
-    network = NETWORKS[name]
-    generator = Generator().manual_seed(SEED)
-    tasks = training_tasks(base, network.points, network.clusters, folder, copies)
-    config = network.config(base.width)
-    if network.balanced:
+    network = NETWORKS[name].with_steps(steps)
+    tasks = training_tasks(base, network.checked_instances(), folder, copies)
+    config = replace(network.config, n_features=base.width)
+    if name in BALANCED:
         config = replace(config, pos_weight=_apart_for_each_together(tasks))
-    model = build(network.kind, config, generator)
-    batches = task_batches(tasks, batch_size=network.batch_size, generator=generator)
+    run_folder = folder / f"{base.digest}-{copies}-{name}-{network.training.steps}"
     held_back = held_back_sets(base, base.config.views)
-    steps = network.steps if steps is None else steps
-    optimisation = TrainConfig(
-        steps,
-        learning_rate=1e-3,
-        schedule="one-cycle",
-        optimiser="adamw",
-        weight_decay=0.01,
-        clip_norm=1.0,
-        evaluate_every=500,
-    )
-    train(
-        model,
-        batches,
-        optimisation,
-        generator=generator,
-        on_log=lambda progress: _say(name, progress),
-        evaluate=lambda: held_out_loss(model, held_back),
-        folder=folder / f"{base.digest}-{copies}-{name}-{steps}",
-    )
-    model.eval()
-    with torch.no_grad():
-        model.config = model.calibrated(held_back, normalized_mutual_information)
-    return model
+    return networks.trained(name, replace(network, config=config), tasks, run_folder, held_back=held_back)
 
 
 def _apart_for_each_together(tasks: FeatureTasks) -> float:
@@ -273,14 +235,6 @@ def _apart_for_each_together(tasks: FeatureTasks) -> float:
     drawn = tasks.instances.draw(tasks.catalogue, WEIGHED_SETS, Generator().manual_seed(SEED)).labels
     together = float((drawn.unsqueeze(2) == drawn.unsqueeze(1)).float().mean())
     return (1 - together) / together
-
-
-def _say(name: str, progress: Progress) -> None:
-    if progress.step % 250 == 0 or progress.evaluation is not None:
-        held_back = "" if progress.evaluation is None else f", held back {progress.evaluation['loss']:.4f}"
-        print(
-            f"{name}, step {progress.step}: loss {progress.loss:.4f}{held_back}, {progress.seconds:.0f} s", flush=True
-        )
 
 
 def add_base(parser: argparse.ArgumentParser) -> None:
@@ -300,17 +254,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--copies", type=int, default=COPIES, help="of each image (default: %(default)s)")
     add_base(parser)
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> None:
         base = load_base(options.weights)
-        for name in options.networks.split(","):
-            if name not in NETWORKS:
-                raise InputError(f"Unknown network {name!r}. Known are: {', '.join(NETWORKS)}.")
+        for name in named(options.networks, NETWORKS, "network"):
             model = trained(name, base, options.run_folder, steps=options.steps, copies=options.copies)
-            print(f"{name}: {sum(value.numel() for value in model.parameters()):,} numbers, {model.config}", flush=True)
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+            print(f"{name}: {n_parameters(model):,} numbers, {model.config}", flush=True)
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

@@ -33,13 +33,14 @@ READINGS: Final = {
     "eigengap": "eigengap, spectral",
     "linkage-k": "linkage, k given",
     "spectral-k": "spectral, k given",
-    "filtering": "filtering",
+    "kernel": "every point an anchor",
+    "robust": "one anchor after the other",
     "training": "trained on the set",
     "many": "told 100",
     "k": "k given",
 }
-ONLY_READING: Final = {"dac-af": "filtering", "kcl": "training", "mcl": "training", "k-means-many": "many"}
-"""Of methods that have one way to clusters."""
+OTHER_READING: Final = {"dac-af": "kernel", "kcl": "training", "mcl": "training", "k-means-many": "many"}
+"""What stands for linkage, of methods that have ways to clusters of their own."""
 TOLD: Final = ("k-means", "spectral-rbf")
 """Methods that are always told k."""
 COLUMNS: Final = (
@@ -72,11 +73,11 @@ class OmniglotPage:
         }
 
     def record(self, task: str, method: str, reading: str, which: str = EVALUATION) -> OmniglotRecord | None:
-        """The newest one; for methods with one way to clusters that one, where the task gives or hides k as asked."""
+        """The newest one; of methods with ways to clusters of their own, that which gives or hides k as asked."""
         if method in TOLD:
             reading = "k" if reading in {"linkage-k", "k"} else ""
-        elif method in ONLY_READING:
-            reading = ONLY_READING[method] if reading in {"linkage", ONLY_READING[method]} else ""
+        elif method in OTHER_READING:
+            reading = OTHER_READING[method] if reading in {"linkage", OTHER_READING[method]} else ""
         return self.records.get((which, task, method, reading))
 
     def mean(self, task: str, method: str, reading: str, metric: str = "nmi", which: str = EVALUATION) -> float | None:

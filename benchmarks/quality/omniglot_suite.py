@@ -14,7 +14,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from statistics import mean
@@ -22,11 +22,11 @@ from typing import Any, Final, get_args
 
 import torch
 
+from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.omniglot_methods import Method, Prepared, methods
 from benchmarks.quality.omniglot_models import COPIES, add_base, load_base
 from benchmarks.quality.omniglot_sets import SEEDS, Alphabet, Task, alphabets, sets_of
-from benchmarks.quality.records import Settings, append_line, current_commit, library_versions, read_lines
-from coterie.errors import CoterieError, InputError
+from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
 from coterie.estimators.base import one_thread
 from coterie.metrics import normalized_mutual_information
 
@@ -156,14 +156,11 @@ def blank(which: str, task: Task, n_sets: int) -> OmniglotRecord:
 
 def forget(out: Path, which: str, tasks: Sequence[str], names: set[str]) -> None:
     """Take what the file has of some methods on some tasks out of it."""
-    kept = [
-        record
-        for record in read_lines(out, OmniglotRecord)
-        if record.alphabets != which or record.task not in tasks or record.method not in names
-    ]
-    unfinished = out.with_suffix(".partial")
-    unfinished.write_text("".join(json.dumps(asdict(record)) + "\n" for record in kept), encoding="utf-8")
-    unfinished.replace(out)
+    keep_lines(
+        out,
+        OmniglotRecord,
+        lambda record: record.alphabets != which or record.task not in tasks or record.method not in names,
+    )
 
 
 def line(record: OmniglotRecord) -> str:
@@ -189,12 +186,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     which = HELD_BACK if options.held_back else EVALUATION
     tasks: Sequence[Task] = get_args(Task) if options.task is None else (options.task,)
-    try:
+
+    def work() -> None:
         base = load_base(options.weights)
         known = {method.name: method for method in methods(base, options.run_folder, options.steps, options.copies)}
-        names = options.methods.split(",") if options.methods else list(known)
-        if not known.keys() >= set(names):
-            raise InputError(f"Unknown among {', '.join(names)}. Known are: {', '.join(known)}.")
+        names = named(options.methods, known, "method") if options.methods else list(known)
         shown = base.held_back() if options.held_back else alphabets("evaluation")
         if options.anew:
             forget(options.out, which, tasks, set(names))
@@ -203,10 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for task in tasks:
                 for said in run(method, task, shown, blank(which, task, options.sets), options.out):
                     print(said, flush=True)
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from benchmarks.quality.commands import exit_status
 from benchmarks.quality.omniglot_methods import abc
 from benchmarks.quality.omniglot_models import Base, base_of
 from benchmarks.quality.omniglot_suite import DEFAULT_OUT, HELD_BACK, blank, run
 from coterie.checkpoint import load_checkpoint
-from coterie.errors import CoterieError, InputError
+from coterie.errors import InputError
 from coterie.estimators.base import one_thread
 from coterie.models.attention_based import AttentionBasedConfig
 from coterie.recipes import read_recipe
@@ -56,16 +57,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", type=int, default=N_SETS, help="of each alphabet (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="results file (default: %(default)s)")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> None:
         for step, base in snapshots(options.snapshots, options.recipe):
             method = replace(abc(base), name=METHOD, settings={"step": step})
             empty = blank(HELD_BACK, "varying", options.sets)
             for said in run(method, "varying", base.held_back(), empty, options.out):
                 print(f"step {step}: {said}", flush=True)
-    except CoterieError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
+
+    return exit_status(work)
 
 
 if __name__ == "__main__":

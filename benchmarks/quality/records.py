@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -263,6 +263,16 @@ def read_lines(path: Path, kind: Callable[..., Line]) -> list[Line]:
         except (json.JSONDecodeError, TypeError) as error:
             raise InputError(f"{path}, line {number} is not a record ({error}). Delete that line.") from error
     return records
+
+
+def keep_lines(path: Path, kind: Callable[..., "DataclassInstance"], keep: Callable[[Any], bool]) -> None:
+    """Take out of a file, if there is one, all records but those to keep."""
+    if not path.is_file():
+        return
+    lines = [json.dumps(asdict(record)) + "\n" for record in read_lines(path, kind) if keep(record)]
+    unfinished = path.with_suffix(".partial")
+    unfinished.write_text("".join(lines), encoding="utf-8")
+    unfinished.replace(path)
 
 
 def read_records(path: Path) -> list[Record]:

@@ -13,9 +13,11 @@ from typing import Any, Final
 
 from benchmarks.quality import (
     abc_results,
+    cifar_results,
     clam_data,
     dac_results,
     embeddings_results,
+    emnist_results,
     judge_ablation_results,
     judge_calibration_results,
     judge_rows_results,
@@ -284,6 +286,8 @@ class Page:
             "abc_circles": lambda: abc_results.section(RESULTS),
             **omniglot_results.sections(RESULTS),
             "embeddings": lambda: embeddings_results.section(RESULTS),
+            "emnist": lambda: emnist_results.section(RESULTS),
+            "cifar": lambda: cifar_results.section(RESULTS),
             "zero_shot": lambda: zero_shot_results.section(RESULTS),
             "zero_shot_speed": lambda: zero_shot_speed_results.section(RESULTS),
             "judge_calibration": lambda: judge_calibration_results.section(RESULTS),

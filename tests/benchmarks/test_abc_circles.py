@@ -10,6 +10,7 @@ import torch
 
 from benchmarks.quality import abc_circle_figures, abc_circles, abc_results
 from benchmarks.quality.abc_circles import DECODINGS, KNOWN, NETWORKS, SPECTRAL, CirclesRecord, Plan
+from benchmarks.quality.networks import SEED
 from benchmarks.quality.records import read_lines
 from coterie.metrics import adjusted_rand_index
 
@@ -17,7 +18,8 @@ from coterie.metrics import adjusted_rand_index
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """A few steps with few sets."""
-    monkeypatch.setattr(abc_circles, "BATCH_SIZE", 4)
+    small = {name: replace(network, batch_size=4) for name, network in NETWORKS.items()}
+    monkeypatch.setattr(abc_circles, "NETWORKS", small)
     return Plan(steps=2, n_sets=3, lengths=(8, 12), run_folder=tmp_path / "runs")
 
 
@@ -40,13 +42,14 @@ def write(folder: Path, *records: CirclesRecord) -> None:
 def test_networks_are_as_published() -> None:
     multiplicative, additive, pairwise = (NETWORKS[name] for name in ("multiplicative", "additive", "pairwise"))
     for network in NETWORKS.values():
-        config, training = network.config(), network.training()
+        config, training = network.config, network.training
         assert (config.width, config.heads, config.output_map, config.feed_forward) == (128, 1, False, "linear")
         assert (config.offset, config.pos_weight, config.symmetrise) == (False, 1.0, "logit")
         assert (training.learning_rate, training.optimiser, training.clip_norm) == (1e-3, "adam", None)
-    assert (multiplicative.config().depth, multiplicative.config().scale) == (2, "model")
-    assert (additive.config().depth, additive.config().scale) == (2, "none")
-    assert pairwise.config() == replace(additive.config(), depth=0)
+        assert (training.schedule, network.batch_size) == ("constant", 128)
+    assert (multiplicative.config.depth, multiplicative.config.scale) == (2, "model")
+    assert (additive.config.depth, additive.config.scale) == (2, "none")
+    assert pairwise.config == replace(additive.config, depth=0)
 
 
 def test_every_method_is_measured_once(tmp_path: Path, plan: Plan) -> None:
@@ -94,7 +97,7 @@ def test_sets_are_of_their_kind_and_others_than_those_trained_on() -> None:
     assert may.x.shape == must.x.shape == (5, 20, 2)
     assert not torch.equal(may.x, must.x)
     assert torch.equal(may.x, abc_circles.circles("any", 20, 5).x)
-    assert abc_circles.SEED not in {seed + length for seed in abc_circles.SETS_SEEDS.values() for length in (10, 20)}
+    assert SEED not in {seed + length for seed in abc_circles.SETS_SEEDS.values() for length in (10, 20)}
 
 
 def test_spectral_clustering_is_told_how_many() -> None:

@@ -1,10 +1,11 @@
 """Networks that are trained for the same time."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from benchmarks.quality import dac_networks
+from benchmarks.quality import dac_networks, networks
 from benchmarks.quality.dac_networks import NETWORKS, NetworkRecord, main
 from benchmarks.quality.dac_results import DacPage
 from benchmarks.quality.records import read_lines
@@ -12,11 +13,11 @@ from coterie.models.dac import DacConfig
 
 
 def test_every_network_is_trained_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = NETWORKS["ours"][1]
-    small = DacConfig(2, width=8, heads=2, inducing=2, depth=1, mask_depth=1, max_passes=3)
-    monkeypatch.setattr(dac_networks, "NETWORKS", {"small": (small, settings), "again": (small, settings)})
+    small_config = DacConfig(2, width=8, heads=2, inducing=2, depth=1, mask_depth=1, max_passes=3)
+    small = replace(NETWORKS["ours"], config=small_config)
+    monkeypatch.setattr(dac_networks, "NETWORKS", {"small": small, "again": small})
     monkeypatch.setattr(dac_networks, "BATCHES", 1)
-    monkeypatch.setattr(dac_networks, "TRIAL_STEPS", 2)
+    monkeypatch.setattr(networks, "TRIAL_STEPS", 2)
     out = tmp_path / "dac_networks.jsonl"
     assert main(["--minutes", "0", "--out", str(out)]) == 0
     first, second = read_lines(out, NetworkRecord)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Generator
 
-from benchmarks.quality import embeddings_data, embeddings_results, embeddings_suite
+from benchmarks.quality import embeddings_data, embeddings_results, embeddings_suite, networks
 from benchmarks.quality.embeddings_data import LAST_DIGITS, Preparation, TrainingTasks, features, held_out_sets
 from benchmarks.quality.embeddings_suite import NETWORKS, EmbeddingsRecord
 from benchmarks.quality.records import read_lines
@@ -86,7 +86,7 @@ def test_training_sets_are_moved_and_blurred() -> None:
 @pytest.fixture
 def small_suite(monkeypatch: pytest.MonkeyPatch) -> None:
     width = embeddings_data.WIDTH
-    networks = {
+    small = {
         "abc": replace(NETWORKS["abc"], config=AttentionBasedConfig(width, width=16, depth=1)),
         "dac-anchored": replace(
             NETWORKS["dac-anchored"],
@@ -94,13 +94,13 @@ def small_suite(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     }
     few = {
-        name: replace(each, instances=Instances((20, 20), (2, 4), "dirichlet", 5.0), batch_size=2, steps=4)
-        for name, each in networks.items()
+        name: replace(each, instances=Instances((20, 20), (2, 4), "dirichlet", 5.0), batch_size=2).with_steps(4)
+        for name, each in small.items()
     }
     monkeypatch.setattr(embeddings_suite, "NETWORKS", few)
     monkeypatch.setattr(embeddings_suite, "METHODS", ("kmeans", "spectral", *few))
     monkeypatch.setattr(embeddings_suite, "VALIDATION_SETS", 2)
-    monkeypatch.setattr(embeddings_suite, "TRIAL_STEPS", 1)
+    monkeypatch.setattr(networks, "TRIAL_STEPS", 1)
 
 
 @pytest.mark.usefixtures("small_suite")

@@ -10,9 +10,9 @@ from torch import Generator, Tensor
 
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 from coterie.models import attention_based
-from coterie.models.attention_based import CUTS, AttentionBasedConfig, AttentionBasedModel, Decode
+from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Decode
 from coterie.models.base import build
-from coterie.ops.correlation import average_linkage, contracted, cut
+from coterie.ops.correlation import CUTS, average_linkage, contracted, cut
 from coterie.structures import Clustering, TaskBatch
 from coterie.training import TrainConfig, train
 

@@ -23,6 +23,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "none": {"density": "none"},
     "anchored input": {"filtering": "anchored"},
     "anchored latent": {"filtering": "anchored", "anchor_position": "latent"},
+    "compared": {"filtering": "anchored", "anchor_position": "latent", "anchoring": "compared"},
     "faithful": {"decoding": "faithful", "tie_blocks": True, "layer_norm": False, "scale": "model"},
 }
 
@@ -51,7 +52,7 @@ def firing(model: DacModel, logit: float) -> DacModel:
 def pretending(model: DacModel, logits: Tensor, context: Tensor | None = None) -> DacModel:
     """A network that says this of a set, whatever it is."""
     said = Filtered(logits, context, torch.zeros((len(logits), 1, 16), dtype=logits.dtype), None)
-    model.filter = lambda *_: said  # type: ignore[method-assign]  # a network that is known
+    model.filter_around = lambda *_: said  # type: ignore[method-assign]  # a network that is known
     return model
 
 
@@ -339,7 +340,10 @@ def test_what_describes_points_as_they_are_is_not_for_encoded_ones(density: Any)
         *({name: -1} for name in ("turns", "max_passes", "max_points")),
         {"turns": 4},
         {"heads": 3},
-        *({name: "other"} for name in ("filtering", "anchor_position", "density", "scale", "decoding")),
+        *(
+            {name: "other"}
+            for name in ("filtering", "anchor_position", "anchoring", "density", "likelihood", "scale", "decoding")
+        ),
     ],
     ids=str,
 )

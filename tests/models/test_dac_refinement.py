@@ -15,7 +15,7 @@ from coterie.models.dac_refinement import (
     refine_densities,
     turned_log_probs,
 )
-from coterie.nn.density import DensityHead, FlowHead
+from coterie.nn.density import DensityHead, FlowHead, StatisticianHead
 from coterie.ops.turns import turned
 
 
@@ -152,6 +152,13 @@ def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("coterie.models.dac_refinement.BLOCK_ELEMENTS", 1)
     torch.testing.assert_close(log_probs(Discs(), x, context), whole)
     assert whole.shape == (11, 3)
+
+
+def test_a_cluster_costs_what_its_description_is_worth() -> None:
+    x = normal(100, 2)
+    statistician = StatisticianHead(2, 5, latent=2, hidden=4)
+    costs = [_Densities(Network(), head, x).cost for head in (Discs(), flow(), statistician)]
+    assert costs == [pytest.approx(0.5 * numbers * math.log(100)) for numbers in (5, 8, 1)]
 
 
 def test_from_all_sides_each_cluster_is_described_as_it_is_seen_from_there() -> None:

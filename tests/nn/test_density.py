@@ -193,7 +193,7 @@ def test_statisticians_bound_is_below_the_likelihood_and_unbiased(
     likelihood: Literal["gaussian", "bernoulli"],
 ) -> None:
     """With a code of one number, the likelihood is an integral over a line, and the mean of the bound's exponential."""
-    head = StatisticianHead(3, 5, latent=1, hidden=16, likelihood=likelihood, per_feature=False)
+    head = StatisticianHead(3, 5, latent=1, hidden=8, likelihood=likelihood, per_feature=False)
     with_weights(head, deviation=0.1)
     with_weights(head.decoder)
     # A posterior that is narrower than the prior would need more draws than there is time for.
@@ -219,6 +219,48 @@ def test_statisticians_bound_is_divided_by_the_features() -> None:
     torch.testing.assert_close(
         whole.log_prob(x, context, generator()) / 4, divided.log_prob(x, context, generator()), rtol=0, atol=0
     )
+
+
+def test_statisticians_settled_bound_is_of_all_features_together() -> None:
+    whole = with_weights(StatisticianHead(4, 5, latent=2, hidden=16, per_feature=False))
+    divided = with_weights(StatisticianHead(4, 5, latent=2, hidden=16))
+    x, context = normal(2, 7, 4), normal(2, 5)
+    settled = divided.settled_log_prob(x, context)
+    torch.testing.assert_close(settled, whole.settled_log_prob(x, context), rtol=0, atol=0)
+    code, deviation = divided.posterior(x, context)
+    # With the code at the posterior's mean, nothing is drawn: each term can be written down.
+    own = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
+    expected = divided.decoded_log_prob(x, code, context) + divided.prior.log_prob(code, context, generator()) - own
+    torch.testing.assert_close(settled, expected)
+
+
+def test_statisticians_bound_in_nats_does_not_depend_on_what_is_divided() -> None:
+    divided = with_weights(StatisticianHead(4, 5, latent=2, hidden=16))
+    x, context = normal(2, 7, 4), normal(2, 5)
+    in_nats = divided.bound(x, context, generator())
+    torch.testing.assert_close(in_nats, 4 * divided.log_prob(x, context, generator()))
+
+
+@pytest.mark.usefixtures("untouched_random_state")
+@pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
+def test_statistician_decodes_what_its_prior_draws(likelihood: Literal["gaussian", "bernoulli"]) -> None:
+    with torch.random.fork_rng():
+        head = with_weights(StatisticianHead(6, 5, latent=2, hidden=16, likelihood=likelihood))
+    context = normal(3, 5)
+    with torch.no_grad():
+        drawn = head.sample(context, 40, generator())
+        assert drawn.shape == (3, 40, 6)
+        assert torch.equal(drawn, head.sample(context, 40, generator()))
+        assert not torch.equal(drawn, head.sample(context, 40, generator(1)))
+        decoded = head.decoder(head.prior.sample(context, 40, generator()), context)
+        alone = head.sample(context[1:2], 40, generator())
+    if likelihood == "bernoulli":
+        assert ((drawn > 0) & (drawn < 1)).all()
+        torch.testing.assert_close(drawn, decoded.sigmoid())
+    else:
+        torch.testing.assert_close(drawn, decoded[..., :6])
+    assert alone.shape == (1, 40, 6)
+    assert not torch.allclose(drawn[0], drawn[2]), "what is drawn depends on the context"
 
 
 def test_sizes_and_names_are_checked() -> None:

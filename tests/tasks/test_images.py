@@ -75,6 +75,33 @@ def test_same_generator_same_sets() -> None:
     assert not torch.equal(first.x, third.x)
 
 
+@pytest.mark.usefixtures("untouched_random_state")
+def test_binarised_pixels_are_on_as_often_as_they_are_grey() -> None:
+    grey, bits = (tasks(binarised=binarised).sample(200, seeded()) for binarised in (False, True))
+    assert torch.equal(grey.labels, bits.labels)
+    assert bits.x.dtype == torch.float32
+    assert set(torch.unique(bits.x).tolist()) == {0.0, 1.0}
+    assert not bits.x[grey.x == 0].any()
+    assert float(bits.x[grey.x == 200 / 255].mean()) == pytest.approx(200 / 255, abs=0.03)
+    again = tasks(binarised=True).sample(200, seeded())
+    assert torch.equal(bits.x, again.x)
+
+
+def test_binarisation_is_drawn_anew_for_each_picture() -> None:
+    everyone = IMAGES.new_full((6, 1, 4, 4), 128)
+    sampler = ImageTasks(
+        everyone,
+        torch.zeros(6, dtype=torch.int64),
+        torch.zeros(6, dtype=torch.int64),
+        points=(12, 12),
+        clusters=(1, 1),
+        sizes="dirichlet",
+        binarised=True,
+    )
+    (x,) = sampler.sample(1, seeded()).x
+    assert len(x.unique(dim=0)) == 12
+
+
 def test_points_are_in_random_order() -> None:
     labels = tasks().sample(200, seeded()).labels
     sorted_rows = (labels == labels.sort(dim=1).values).all(dim=1)
@@ -117,6 +144,16 @@ def test_quarter_turns_keep_pixels() -> None:
     images = batch.x.reshape(-1, 2, 4, 4)
     for image, number, turn in zip(images, which(batch.x).flatten(), quarters(batch.x).flatten(), strict=True):
         torch.testing.assert_close(image, IMAGES[number].float().rot90(int(turn), (1, 2)) / 255)
+
+
+def test_half_of_the_images_are_mirrored_left_to_right() -> None:
+    plain, mirrored = (tasks(mirrored=mirrored).sample(40, seeded()) for mirrored in (False, True))
+    assert torch.equal(plain.labels, mirrored.labels)
+    turned_over = quarters(mirrored.x) == 3
+    assert float(turned_over.float().mean()) == pytest.approx(0.5, abs=0.1)
+    before, after = (batch.x.reshape(*batch.x.shape[:2], 2, 4, 4) for batch in (plain, mirrored))
+    assert torch.equal(after[turned_over], before[turned_over].flip(3))
+    assert torch.equal(after[~turned_over], before[~turned_over])
 
 
 def test_nothing_is_distorted_by_nothing() -> None:

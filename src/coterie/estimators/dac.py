@@ -33,9 +33,11 @@ class DAC(AmortizedClusterer):
     max_points : int or None
         Rows that go through the network; of more, so many are drawn by chance, and what was found in them takes the
         others. None is what the weights say: 500 for Gaussians, 1,000 for arcs.
-    decoding : {"robust", "faithful"}
-        Whether clusters compete for the rows by their densities, and those that are too many are dropped or joined, or
-        each pass keeps what it takes and the first gets what is left over, as published.
+    decoding : {"auto", "robust", "kernel", "faithful"}
+        "robust": clusters compete for the rows by their densities, and those that are too many are dropped or joined.
+        "faithful": each pass keeps what it takes and the first gets what is left over, as published. "kernel", for
+        anchored networks without a density: every row is an anchor once, and what all say of each other is read as
+        probabilities to be together. "auto" is what the weights were made for.
     density : {"flow", "gaussian", "statistician", "none"}
         What describes a cluster, for ``learn`` from nothing.
     filtering : {"min-loss", "anchored"}
@@ -92,7 +94,7 @@ class DAC(AmortizedClusterer):
         weights: str | Path | None = "dac-plane-v1",
         *,
         max_points: int | None = None,
-        decoding: Literal["robust", "faithful"] = "robust",
+        decoding: Literal["auto", "robust", "kernel", "faithful"] = "auto",
         density: Density = "flow",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
         scaling: Literal["auto"] | Scaling = "auto",
@@ -150,11 +152,27 @@ class DAC(AmortizedClusterer):
 
     def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> DacConfig:
         if image is not None:  # densities describe points as they are, which images are too many numbers for
-            return DacConfig(n_features, encoder="strided", image=image, density="none", filtering="anchored")
+            return DacConfig(n_features, encoder="strided", image=image, **_COMPARED)
+        if self.filtering == "anchored" and self.density == "none":
+            return DacConfig(n_features, **_COMPARED)
         return DacConfig(n_features, density=self.density, filtering=self.filtering)
 
     def _configured(self, config: DacConfig) -> DacConfig:
-        if self.max_points is None:
-            return replace(config, decoding=self.decoding)
-        check_at_least_one(max_points=self.max_points)
-        return replace(config, max_points=self.max_points, decoding=self.decoding)
+        if self.max_points is not None:
+            check_at_least_one(max_points=self.max_points)
+            config = replace(config, max_points=self.max_points)
+        return config if self.decoding == "auto" else replace(config, decoding=self.decoding)
+
+
+_COMPARED: dict[str, Any] = {
+    "filtering": "anchored",
+    "density": "none",
+    "anchor_position": "latent",
+    "anchoring": "compared",
+    "anchors": 8,
+    "width": 128,
+    "depth": 2,
+    "mask_depth": 1,
+    "decoding": "kernel",
+}
+"""The network that learns best who belongs to an anchor, where there are many features and no density."""

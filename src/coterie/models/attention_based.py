@@ -23,7 +23,7 @@ from coterie.models.base import Score, SetModel
 from coterie.nn.attention import MAB, AttentionConfig
 from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.compatibility import additive_compatibility
-from coterie.ops.correlation import average_linkage, calibrated_cut, contracted, cut, cut_into
+from coterie.ops.correlation import CUTS, average_linkage, calibrated_cut, contracted, cut, cut_into
 from coterie.ops.orders import at_most, by_value
 from coterie.ops.spectral import eigengap, spectral_labels
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -31,8 +31,6 @@ from coterie.structures import Clustering, Loss, TaskBatch
 Compatibility = Literal["multiplicative", "additive"]
 Decode = Literal["linkage", "contraction", "eigengap"]
 
-CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
-"""Cuts that calibration chooses from."""
 BLOCK_ROWS = 2048
 """Points whose memberships are computed at once."""
 SAME = 1e-4

@@ -10,8 +10,8 @@ Letters: B sets, N points, D features, E features after the encoder, K clusters,
 that describe a cluster.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import final
 
 import torch
@@ -20,8 +20,9 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot, softplus
 
 from coterie.errors import ConfigError
-from coterie.models.base import SetModel
+from coterie.models.base import Score, SetModel
 from coterie.models.dac_config import DacConfig, Density, density_head
+from coterie.models.dac_kernel import medoids, pair_kernel
 from coterie.models.dac_refinement import (
     BLOCK_ELEMENTS,
     Passes,
@@ -30,9 +31,10 @@ from coterie.models.dac_refinement import (
     refine_gaussians,
     turned_log_probs,
 )
-from coterie.nn.attention import MAB, PMA, AttentionConfig, ISABStack
+from coterie.nn.attention import MAB, PMA, AttentionConfig, Comparison, ISABStack
 from coterie.nn.density import GaussianHead
 from coterie.nn.vision import ElementEncoder
+from coterie.ops.correlation import CUTS, average_linkage, calibrated_cut, cut
 from coterie.ops.mixture import joint_of
 from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -76,6 +78,7 @@ class DacModel(SetModel):
         self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
         meets_anchor = self.embed.out_width if at_input else config.width
         self.show_anchor = MAB(meets_anchor, meets_anchor, attention) if anchored else None
+        self.compare = Comparison(meets_anchor, config.width) if anchored and config.anchoring == "compared" else None
         encoded = config.width if anchored and at_input else self.embed.out_width
         self.encoder = ISABStack(encoded, config.depth, attention, tied=config.tie_blocks)
         self.pool = PMA(config.width, 1, attention)
@@ -98,14 +101,19 @@ class DacModel(SetModel):
         anchor: Int[Tensor, " B"] | None = None,
     ) -> Filtered:
         """Find one cluster among the valid points of embedded sets, that of the anchors if the network is anchored."""
+        return self.filter_around(x, valid, None if anchor is None else anchor.unsqueeze(1))
+
+    def filter_around(
+        self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"] | None, anchors: Int[Tensor, "B A"] | None
+    ) -> Filtered:
+        """The same for several anchors of each set; what is found around those of one set comes before the next's."""
         shown = None
-        if self.show_anchor is not None and self.config.anchor_position == "input":
-            shown = _rows(x, _required(anchor))
-            x = self.show_anchor(x, shown)
+        if self.config.anchor_position == "input":
+            x, valid, shown = self._met(x, valid, anchors)
         hidden, of_encoder = self.encoder(x, valid)
-        if self.show_anchor is not None and self.config.anchor_position == "latent":
-            shown = _rows(hidden, _required(anchor))
-            hidden = self.show_anchor(hidden, shown)
+        if self.config.anchor_position == "latent":
+            hidden, valid, shown = self._met(hidden, valid, anchors)
+            of_encoder = [_repeated(summary, len(hidden)) for summary in of_encoder]
         cluster = self.pool(hidden, valid)
         hidden, of_decoder = self.decoder(self.show_cluster(hidden, cluster), valid)
         return Filtered(
@@ -114,6 +122,28 @@ class DacModel(SetModel):
             summary=torch.cat([*of_encoder, cluster, *of_decoder], dim=1),
             anchor=shown,
         )
+
+    def _met(
+        self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None, anchors: Int[Tensor, "B A"] | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Sets that have seen an anchor, once for each of theirs, who of them is valid, and the anchors as points."""
+        if self.show_anchor is None:
+            return x, valid, None
+        if anchors is None:
+            raise ConfigError("A network that filters by anchors needs one anchor for each set.")
+        shown = _arranged(x, anchors).flatten(0, 1).unsqueeze(1)
+        return (
+            self._seen_beside(_repeated(x, len(shown)), shown),
+            None if valid is None else _repeated(valid, len(shown)),
+            shown,
+        )
+
+    def _seen_beside(self, x: Float[Tensor, "B N X"], anchor: Float[Tensor, "B 1 X"] | None) -> Float[Tensor, "B N _"]:
+        """Points that know of an anchor, if the network is anchored."""
+        if self.show_anchor is None:
+            return x
+        seen: Tensor = self.show_anchor(x, anchor)
+        return seen if self.compare is None else seen + self.compare(x, anchor)
 
     def judge(
         self, x: Float[Tensor, "B N E"], summary: Float[Tensor, "B S H"], anchor: Float[Tensor, "B 1 A"] | None
@@ -129,38 +159,37 @@ class DacModel(SetModel):
             parts[self.config.depth],
             parts[self.config.depth + 1 :],
         )
-        if self.show_anchor is not None and self.config.anchor_position == "input":
-            x = self.show_anchor(x, anchor)
-        hidden = self.encoder.attend(x, of_encoder)
-        if self.show_anchor is not None and self.config.anchor_position == "latent":
-            hidden = self.show_anchor(hidden, anchor)
+        at_input = self.config.anchor_position == "input"
+        hidden = self.encoder.attend(self._seen_beside(x, anchor) if at_input else x, of_encoder)
+        hidden = hidden if at_input else self._seen_beside(hidden, anchor)
         hidden = self.decoder.attend(self.show_cluster(hidden, cluster), of_decoder)
         logits: Tensor = self.membership(hidden)
         return logits.squeeze(2)
 
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:
         """Error of the memberships and of the density, of the easiest cluster or of the anchor's (Eq. 5, 7 and 9)."""
-        anchor = None
+        anchors = None
         if self.config.filtering == "anchored":
-            anchor = torch.multinomial(batch.valid.float(), 1, generator=generator).squeeze(1)
+            anchors = torch.multinomial(batch.valid.float(), self.config.anchors, replacement=True, generator=generator)
         x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
         labels = batch.labels.masked_fill(~batch.valid, 0)
-        found = self.filter(self.embed(x, batch.valid), batch.valid, anchor)
-        members = (one_hot(labels) * batch.valid.unsqueeze(2)).to(x.dtype)
+        found = self.filter_around(self.embed(x, batch.valid), batch.valid, anchors)
+        x, labels, valid = (_repeated(each, len(found.logits)) for each in (x, labels, batch.valid))
+        members = (one_hot(labels) * valid.unsqueeze(2)).to(x.dtype)
         count = members.sum(dim=1)
         # Cross-entropy with one cluster's members as targets, for all clusters at once: the targets enter linearly.
-        everywhere = (softplus(found.logits) * batch.valid).sum(dim=1, keepdim=True)
+        everywhere = (softplus(found.logits) * valid).sum(dim=1, keepdim=True)
         there = torch.einsum("bn,bnk->bk", found.logits, members)
-        membership = (everywhere - there) / batch.valid.sum(dim=1, keepdim=True).clamp(min=1)
+        membership = (everywhere - there) / valid.sum(dim=1, keepdim=True).clamp(min=1)
         surprise = torch.zeros_like(membership)
         if self.density is not None and found.context is not None:
             log_prob = self.density.log_prob(x, found.context, generator)
             surprise = -torch.einsum("bn,bnk->bk", log_prob, members) / count.clamp(min=1)
         total = membership + surprise
-        if anchor is None:
+        if anchors is None:
             chosen = total.masked_fill(count == 0, torch.inf).argmin(dim=1, keepdim=True)
         else:
-            chosen = labels.gather(1, anchor.unsqueeze(1))
+            chosen = labels.gather(1, anchors.reshape(-1, 1))
         parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
         if self.density is not None:
             parts["surprise"] = float(surprise.detach().gather(1, chosen).mean())
@@ -203,6 +232,8 @@ class DacModel(SetModel):
         extras = found.extras
         rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
         logits = torch.cat([self._claims(part, extras) for part in torch.split(x, rows)])
+        if self.config.decoding == "kernel":
+            return logsigmoid(logits).softmax(dim=1)
         # Whom an earlier pass takes, no later one gets.
         order = extras["turn"].argsort()
         takers = (logits > 0)[:, order].cumsum(dim=1)
@@ -247,6 +278,8 @@ class DacModel(SetModel):
         self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
         """The same of elements that are embedded already."""
+        if self.config.decoding == "kernel":
+            return [self._passes_by_kernel(points[there]) for points, there in zip(x, valid, strict=True)]
         remaining = valid.clone()
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
         for _ in range(self.config.max_passes):
@@ -284,6 +317,26 @@ class DacModel(SetModel):
             {name: torch.stack([state[name] for state in states]) for name in states[0]} if states else {}
             for states in kept
         ]
+
+    def _passes_by_kernel(self, x: Float[Tensor, "N E"]) -> Passes:
+        """One pass for each cluster that all points, each as an anchor, call for together: that around its middle."""
+        if len(x) == 0:
+            return {}
+        kernel = pair_kernel(self, x)
+        cluster = cut(average_linkage(kernel), self.config.cut)
+        found = self.filter_around(x.unsqueeze(0), None, medoids(kernel, cluster).unsqueeze(0))
+        states = [_state_of(found, row, count, row) for row, count in enumerate(cluster.bincount())]
+        return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
+        """The configuration with the cut that does best, where all points are anchors."""
+        if self.config.decoding != "kernel":
+            return self.config
+        sets = [each for batch in batches for each in zip(batch.x, batch.valid, batch.labels, strict=True)]
+        kernels = [pair_kernel(self, self.embed(x[there].unsqueeze(0))[0]) for x, there, _ in sets]
+        return replace(
+            self.config, cut=calibrated_cut(kernels, [labels[there] for _, there, labels in sets], CUTS, score)
+        )
 
     def _components(
         self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
@@ -339,11 +392,6 @@ def _arranged(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Ten
     return x.gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
 
 
-def _rows(x: Float[Tensor, "B N X"], index: Int[Tensor, " B"]) -> Float[Tensor, "B 1 X"]:
-    return x[torch.arange(len(x), device=x.device), index].unsqueeze(1)
-
-
-def _required(anchor: Tensor | None) -> Tensor:
-    if anchor is None:
-        raise ConfigError("A network that filters by anchors needs one anchor for each set.")
-    return anchor
+def _repeated(x: Tensor, rows: int) -> Tensor:
+    """Each set as often as it takes to have that many rows, those of one set together."""
+    return x if len(x) == rows else x.repeat_interleave(rows // len(x), dim=0)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coterie.errors import ConfigError
-from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
+from coterie.nn.density import DensityHead, FlowHead, GaussianHead, Likelihood, StatisticianHead
 from coterie.nn.vision import Encoder
 
 Density = Literal["gaussian", "flow", "statistician", "none"]
@@ -12,8 +12,10 @@ _CHOICES = {
     "filtering": ("min-loss", "anchored"),
     "anchor_position": ("input", "latent"),
     "density": get_args(Density),
+    "likelihood": get_args(Likelihood),
     "scale": ("head", "model"),
-    "decoding": ("robust", "faithful"),
+    "anchoring": ("shown", "compared"),
+    "decoding": ("robust", "kernel", "faithful"),
 }
 
 
@@ -33,8 +35,15 @@ class DacConfig:
     """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
     anchor_position: Literal["input", "latent"] = "input"
     """Whether the anchor is shown before the first encoder (the authors' code) or after it (the paper)."""
+    anchoring: Literal["shown", "compared"] = "shown"
+    """Whether points only see the anchor, as published, or products of their features and its are added to them:
+    without these, networks for many features hardly learn to tell who is like the anchor."""
+    anchors: int = 1
+    """Anchors of a set that a step of training asks about; the encoder serves all of them if they are latent."""
     density: Density = "gaussian"
     """What describes the points of a cluster, if anything; of elements that are encoded, only "statistician" can."""
+    likelihood: Likelihood = "gaussian"
+    """What a statistician takes features for, given their code: any numbers, or chances from 0 to 1."""
     context_width: int = 64
     """P, where the density leaves it open."""
     width: int = 64
@@ -53,8 +62,11 @@ class DacConfig:
     """Whether attention blocks normalise."""
     scale: Literal["head", "model"] = "head"
     """Width whose root divides attention's logits."""
-    decoding: Literal["robust", "faithful"] = "robust"
-    """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them."""
+    decoding: Literal["robust", "kernel", "faithful"] = "robust"
+    """Whether clusters are put right after filtering, as far as the density allows, or left as the passes made them;
+    "kernel", for anchors without a density, asks around every point and cuts a tree of what all say of each other."""
+    cut: float = 0.5
+    """Mean probability down to which that tree joins clusters."""
     turns: int = 1
     """Sides that clusters with a flow are described from in the end, in the plane: for tasks without a direction."""
     max_passes: int = 50
@@ -69,6 +81,7 @@ class DacConfig:
             "width",
             "depth",
             "mask_depth",
+            "anchors",
             "turns",
             "max_passes",
             "max_points",
@@ -78,6 +91,13 @@ class DacConfig:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+        if self.decoding == "kernel" and (self.filtering != "anchored" or self.density != "none"):
+            raise ConfigError(
+                f"decoding='kernel' is for filtering='anchored' and density='none', not {self.filtering!r} and "
+                f"{self.density!r}; use decoding='robust'."
+            )
+        if not 0 < self.cut < 1:
+            raise ConfigError(f"cut={self.cut} must be between 0 and 1.")
         if self.encoder != "identity" and self.density in {"gaussian", "flow"}:
             raise ConfigError(
                 f"density={self.density!r} describes points as they are, not what encoder={self.encoder!r} is for; "
@@ -116,6 +136,8 @@ def density_head(config: DacConfig) -> DensityHead | None:
         case "flow":
             return FlowHead(config.n_features, config.context_width, hidden=config.width)
         case "statistician":
-            return StatisticianHead(config.n_features, config.context_width, hidden=config.width)
+            return StatisticianHead(
+                config.n_features, config.context_width, hidden=config.width, likelihood=config.likelihood
+            )
         case "none":
             return None

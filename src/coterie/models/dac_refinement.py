@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from coterie.nn.density import DensityHead, FlowHead, GaussianHead
+from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
 from coterie.ops.mixture import (
     CLEARLY,
     Mixture,
@@ -347,7 +347,13 @@ class _Chunks:
 
 
 def _numbers(head: DensityHead, n_features: int) -> int:
-    """Numbers that a cluster is worth: mean, deviations and share; of a flow also how it is turned and bent."""
+    """Numbers that a cluster is worth: mean, deviations and share; of a flow also how it is turned and bent.
+
+    Of a statistician it is the share alone: its contexts are those of the kinds of things that it has learned, and to
+    say which one costs little.
+    """
+    if isinstance(head, StatisticianHead):
+        return 1
     numbers = 2 * n_features + 1
     if isinstance(head, FlowHead):
         numbers += n_features * (n_features - 1) // 2 + n_features

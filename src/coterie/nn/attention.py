@@ -18,6 +18,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from coterie.errors import ConfigError
 from coterie.ops.compatibility import additive_compatibility
 
+RESPECT = 8
+"""Numbers by which points are compared in one respect."""
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
@@ -137,6 +140,28 @@ class MAB(nn.Module):
             attended = logits.softmax(dim=3) @ value
         mixed: Tensor = self.mix(attended.transpose(1, 2).flatten(2))
         return mixed, some
+
+
+class Comparison(nn.Module):
+    """How like one point the points of a set are, in several respects: products of parts of both, mixed.
+
+    Attention to a single key adds the same to all queries, so that telling like from unlike is left to what follows.
+    """
+
+    def __init__(self, in_width: int, width: int) -> None:
+        super().__init__()
+        respects = max(1, width // RESPECT)
+        self.point = nn.Linear(in_width, width // respects * respects)
+        self.other = nn.Linear(in_width, width // respects * respects)
+        # Alike at first, so that from the first step on points have the larger products the more alike they are.
+        self.other.load_state_dict(self.point.state_dict())
+        self.mix = nn.Linear(respects, width)
+
+    def forward(self, x: Float[Tensor, "B N X"], y: Float[Tensor, "B 1 X"]) -> Float[Tensor, "B N H"]:
+        """Compare all points of a set with the one that it is given."""
+        products = (self.point(x) * self.other(y)).unflatten(2, (self.mix.in_features, -1))
+        compared: Tensor = self.mix(products.sum(dim=3) / math.sqrt(products.shape[3]))
+        return compared
 
 
 class SAB(nn.Module):

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal, final
+from typing import Literal, final, get_args
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +12,8 @@ from zuko.nn import MaskedMLP
 from zuko.transforms import AutoregressiveTransform, ComposedTransform, DependentTransform, MonotonicAffineTransform
 
 from coterie.errors import ConfigError
+
+Likelihood = Literal["gaussian", "bernoulli"]
 
 LEAST_DEVIATION = 1e-6
 
@@ -106,52 +108,64 @@ class FlowHead(DensityHead):
 class StatisticianHead(DensityHead):
     """A variational autoencoder that knows the cluster: posterior, prior and decoder all see the context (DAC, 6.1).
 
-    The prior of the code is a flow. What ``log_prob`` gives is a lower bound, estimated with one draw of the code;
-    ``per_feature`` divides it by the number of features, as published, lest it outweigh the other terms of a loss.
+    The prior of the code is a flow, whose hidden layers are ``hidden`` wide; the autoencoder's are twice as wide. What
+    ``log_prob`` gives is a lower bound, estimated with one draw of the code; ``per_feature`` divides it by the number
+    of features, as published, lest it outweigh the other terms of a loss. ``settled_log_prob`` is never divided:
+    clusters compete by it, and what is divided would hardly tell them apart.
     """
 
     def __init__(
         self,
         n_features: int,
         context_width: int,
-        latent: int = 16,
+        latent: int = 32,
         hidden: int = 128,
-        likelihood: Literal["gaussian", "bernoulli"] = "gaussian",
+        likelihood: Likelihood = "gaussian",
         *,
         per_feature: bool = True,
     ) -> None:
         super().__init__()
         _check_positive(n_features=n_features, context_width=context_width, latent=latent, hidden=hidden)
-        if likelihood not in {"gaussian", "bernoulli"}:
+        if likelihood not in get_args(Likelihood):
             raise ConfigError(f"likelihood={likelihood!r} is unknown; take 'gaussian' or 'bernoulli'.")
         self.n_features = n_features
         self.context_width = context_width
-        self.width = hidden
+        self.width = max(n_features, 2 * hidden)
         self.latent = latent
         self.likelihood = likelihood
         self.per_feature = per_feature
-        self.encoder = _ContextNetwork(n_features, context_width, hidden, 2 * latent)
+        self.encoder = _ContextNetwork(n_features, context_width, 2 * hidden, 2 * latent)
         self.prior = FlowHead(latent, context_width, hidden=hidden)
         self.decoder = _ContextNetwork(
-            latent, context_width, hidden, n_features * (2 if likelihood == "gaussian" else 1)
+            latent, context_width, 2 * hidden, n_features * (2 if likelihood == "gaussian" else 1)
         )
 
     def log_prob(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
     ) -> Float[Tensor, "B N"]:
-        """Evidence lower bound of each point from one draw of its code, per feature unless told otherwise."""
-        mean, deviation = self.posterior(x, context)
-        code = mean + deviation * _randn(mean.shape, mean, generator)
-        divergence = _normal_log_prob(code, mean, deviation) - self.prior.log_prob(code, context, generator)
-        bound = self.decoded_log_prob(x, code, context) - divergence
+        """The bound of each point, per feature unless told otherwise."""
+        bound = self.bound(x, context, generator)
         return bound / self.n_features if self.per_feature else bound
 
     def settled_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
-        """The bound as if the code that was drawn were the posterior's mean."""
+        """The bound of all features together, as if the code that was drawn were the posterior's mean."""
         code, deviation = self.posterior(x, context)
         peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
-        bound = self.decoded_log_prob(x, code, context) + self.prior.settled_log_prob(code, context) - peak
-        return bound / self.n_features if self.per_feature else bound
+        return self.decoded_log_prob(x, code, context) + self.prior.settled_log_prob(code, context) - peak
+
+    def bound(
+        self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
+    ) -> Float[Tensor, "B N"]:
+        """Evidence lower bound of each point from one draw of its code, of all features together."""
+        mean, deviation = self.posterior(x, context)
+        code = mean + deviation * _randn(mean.shape, mean, generator)
+        divergence = _normal_log_prob(code, mean, deviation) - self.prior.log_prob(code, context, generator)
+        return self.decoded_log_prob(x, code, context) - divergence
+
+    def sample(self, context: Float[Tensor, "B P"], n: int, generator: Generator) -> Float[Tensor, "B n D"]:
+        """Draw that many codes of each cluster from the prior, and decode them: chances of bits, or means."""
+        decoded: Tensor = self.decoder(self.prior.sample(context, n, generator), context)
+        return decoded.sigmoid() if self.likelihood == "bernoulli" else _mean_and_deviation(decoded)[0]
 
     def posterior(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]

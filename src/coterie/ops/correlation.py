@@ -18,6 +18,9 @@ from torch import Tensor
 
 from coterie.errors import InputError
 
+CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
+"""Cuts to choose from."""
+
 
 @final
 @dataclass(frozen=True, slots=True)

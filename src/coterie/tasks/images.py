@@ -48,7 +48,7 @@ class Distortion:
 class ImageTasks:
     """Sets of images, all of a set from classes of one group; every image may be distorted when it is drawn.
 
-    A point is an image with its channels one after the other, from 0 to 1.
+    A point is an image with its channels one after the other, from 0 to 1, or of zeros and ones.
     """
 
     images: UInt8[Tensor, "M C H W"]
@@ -73,6 +73,10 @@ class ImageTasks:
     """Most that an image is stretched, shrunk or slanted along an axis, as a share of its size."""
     shifted: float = 0.0
     """Most that an image is shifted along an axis, as a share of its size."""
+    binarised: bool = False
+    """Whether each pixel becomes 1 with the probability that is its grey value, and otherwise 0; anew at each draw."""
+    mirrored: bool = False
+    """Whether each image is mirrored, left to right, with probability one half."""
     _catalogue: Catalogue = field(init=False, repr=False)
     _instances: Instances = field(init=False, repr=False)
     _distortion: Distortion = field(init=False, repr=False)
@@ -104,6 +108,11 @@ class ImageTasks:
         if self.rotations:
             images = _quarter_turned(images, draw.variant.flatten())
         x = self._distortion.applied(images.float() / 255, generator)
+        if self.mirrored:
+            turned_over = torch.rand((len(x), 1, 1, 1), generator=generator) < 0.5
+            x = torch.where(turned_over, x.flip(3), x)
+        if self.binarised:
+            x = (torch.rand(x.shape, generator=generator) < x).to(x.dtype)
         return draw.filled(x.flatten(1))
 
 

@@ -1,0 +1,88 @@
+"""Networks that are compared on CIFAR-100, and the encoder that all of them begin with.
+
+The VGG-like encoder costs nearly all of a step, so it is narrower than published, and learned once: by a network
+without attention, which only compares pairs, on larger sets of more classes. From there the networks that are compared
+go on, each with its encoder, end to end.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from torch import Tensor
+
+from benchmarks.quality.cifar_data import CLUSTERS, IMAGE, N_POINTS, held_out_sets, training_tasks
+from benchmarks.quality.networks import Network, as_batch, minutes, one_cycle, trained
+from coterie.metrics import adjusted_rand_index
+from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
+from coterie.structures import TaskBatch
+from coterie.tasks.classes import Instances
+
+CHANNELS: Final = 24
+"""Of the encoder's first layer; the published one has 64."""
+VALIDATION_SETS: Final = 60
+OF_ENCODER: Final = "encoder."
+"""What the names of the encoder's weights begin with."""
+
+AbcNetwork: TypeAlias = Network[AttentionBasedModel]
+
+
+def _config(compatibility: Compatibility, depth: int) -> AttentionBasedConfig:
+    n_features = IMAGE[0] * IMAGE[1] * IMAGE[2]
+    return AttentionBasedConfig(
+        n_features, encoder="vgg", image=IMAGE, channels=CHANNELS, compatibility=compatibility, depth=depth
+    )
+
+
+def _compared(compatibility: Compatibility, depth: int) -> AbcNetwork:
+    """A network on sets like those of the test, which goes on with the shared encoder."""
+    instances = Instances((N_POINTS, N_POINTS), CLUSTERS, "composition", 1.0)
+    training = one_cycle(600, 5e-4, evaluate_every=200)
+    return Network(AttentionBasedModel, _config(compatibility, depth), training, batch_size=4, instances=instances)
+
+
+SHARED: Final = Network(
+    AttentionBasedModel,
+    _config("multiplicative", 0),
+    one_cycle(1500, evaluate_every=250),
+    batch_size=2,
+    # Many classes at once teach an encoder more than few, and keep the statistics of a batch those of all pictures.
+    instances=Instances((2 * N_POINTS, 2 * N_POINTS), (5, 40), "composition", 1.0),
+)
+"""What the encoder is learned in."""
+NETWORKS: Final[Mapping[str, AbcNetwork]] = MappingProxyType(
+    {
+        "multiplicative": _compared("multiplicative", 2),
+        "additive": _compared("additive", 2),
+        "pairwise": _compared("additive", 0),
+    }
+)
+
+
+def _trained(name: str, network: AbcNetwork, folder: Path, start: Mapping[str, Tensor] | None) -> AttentionBasedModel:
+    run_folder = folder / f"{name}-{network.training.steps}"
+    tasks = training_tasks(network.checked_instances())
+    return trained(name, network, tasks, run_folder, held_back=_held_back(), score=adjusted_rand_index, start=start)
+
+
+def _held_back() -> list[TaskBatch]:
+    return [as_batch(one.pixels, one.labels) for one in held_out_sets("validation", VALIDATION_SETS)]
+
+
+@cache
+def shared_encoder(folder: Path) -> Mapping[str, Tensor]:
+    """Weights of the encoder that all networks begin with, by their names in a network."""
+    weights = _trained("shared", SHARED, folder, None).state_dict()
+    return {name: value for name, value in weights.items() if name.startswith(OF_ENCODER)}
+
+
+def compared_network(name: str, folder: Path) -> AttentionBasedModel:
+    """The network of that name, trained as far as it is not yet, and calibrated on the validation sets."""
+    return _trained(name, NETWORKS[name], folder, shared_encoder(folder))
+
+
+def minutes_of(network: AbcNetwork) -> float:
+    """Processor time that training it takes."""
+    return minutes(network, training_tasks(network.checked_instances()))
