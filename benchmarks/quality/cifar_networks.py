@@ -1,8 +1,7 @@
 """Networks that are compared on CIFAR-100, and the encoder that all of them begin with.
 
-The VGG-like encoder costs nearly all of a step, so it is narrower than published, and learned once: by a network
-without attention, which only compares pairs, on larger sets of more classes. From there the networks that are compared
-go on, each with its encoder, end to end.
+The VGG-like encoder costs nearly all of a step, so it is narrower than published, and learned once: by naming the
+training classes. From there the networks that are compared go on, each with its encoder, end to end.
 """
 
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Final, TypeAlias
 from torch import Tensor
 
 from benchmarks.quality.cifar_data import CLUSTERS, IMAGE, N_POINTS, held_out_sets, training_tasks
+from benchmarks.quality.cifar_encoder import Naming, encoder_that_names
 from benchmarks.quality.networks import Network, as_batch, minutes, one_cycle, trained
 from coterie.metrics import adjusted_rand_index
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
@@ -23,8 +23,6 @@ from coterie.tasks.classes import Instances
 CHANNELS: Final = 24
 """Of the encoder's first layer; the published one has 64."""
 VALIDATION_SETS: Final = 60
-OF_ENCODER: Final = "encoder."
-"""What the names of the encoder's weights begin with."""
 
 AbcNetwork: TypeAlias = Network[AttentionBasedModel]
 
@@ -39,19 +37,12 @@ def _config(compatibility: Compatibility, depth: int) -> AttentionBasedConfig:
 def _compared(compatibility: Compatibility, depth: int) -> AbcNetwork:
     """A network on sets like those of the test, which goes on with the shared encoder."""
     instances = Instances((N_POINTS, N_POINTS), CLUSTERS, "composition", 1.0)
-    training = one_cycle(600, 5e-4, evaluate_every=200)
+    training = one_cycle(400, 3e-4, evaluate_every=100)
     return Network(AttentionBasedModel, _config(compatibility, depth), training, batch_size=4, instances=instances)
 
 
-SHARED: Final = Network(
-    AttentionBasedModel,
-    _config("multiplicative", 0),
-    one_cycle(1500, evaluate_every=250),
-    batch_size=2,
-    # Many classes at once teach an encoder more than few, and keep the statistics of a batch those of all pictures.
-    instances=Instances((2 * N_POINTS, 2 * N_POINTS), (5, 40), "composition", 1.0),
-)
-"""What the encoder is learned in."""
+SHARED: Final = Naming(CHANNELS, steps=2500, batch_size=128)
+"""How the encoder is learned."""
 NETWORKS: Final[Mapping[str, AbcNetwork]] = MappingProxyType(
     {
         "multiplicative": _compared("multiplicative", 2),
@@ -61,26 +52,28 @@ NETWORKS: Final[Mapping[str, AbcNetwork]] = MappingProxyType(
 )
 
 
-def _trained(name: str, network: AbcNetwork, folder: Path, start: Mapping[str, Tensor] | None) -> AttentionBasedModel:
-    run_folder = folder / f"{name}-{network.training.steps}"
-    tasks = training_tasks(network.checked_instances())
-    return trained(name, network, tasks, run_folder, held_back=_held_back(), score=adjusted_rand_index, start=start)
-
-
 def _held_back() -> list[TaskBatch]:
     return [as_batch(one.pixels, one.labels) for one in held_out_sets("validation", VALIDATION_SETS)]
 
 
 @cache
-def shared_encoder(folder: Path) -> Mapping[str, Tensor]:
-    """Weights of the encoder that all networks begin with, by their names in a network."""
-    weights = _trained("shared", SHARED, folder, None).state_dict()
-    return {name: value for name, value in weights.items() if name.startswith(OF_ENCODER)}
+def shared_encoder(folder: Path) -> tuple[Mapping[str, Tensor], float]:
+    """Weights of the encoder that all networks begin with, by their names in a network, and the minutes they took."""
+    return encoder_that_names(SHARED, folder)
 
 
 def compared_network(name: str, folder: Path) -> AttentionBasedModel:
     """The network of that name, trained as far as it is not yet, and calibrated on the validation sets."""
-    return _trained(name, NETWORKS[name], folder, shared_encoder(folder))
+    network = NETWORKS[name]
+    return trained(
+        name,
+        network,
+        training_tasks(network.checked_instances()),
+        folder / f"{name}-{network.training.steps}",
+        held_back=_held_back(),
+        score=adjusted_rand_index,
+        start=shared_encoder(folder)[0],
+    )
 
 
 def minutes_of(network: AbcNetwork) -> float:

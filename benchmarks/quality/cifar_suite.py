@@ -16,7 +16,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
 from types import MappingProxyType
@@ -28,7 +28,14 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from benchmarks.quality.cifar_data import SEEDS, HeldOutSet, Part, held_out_sets
-from benchmarks.quality.cifar_networks import NETWORKS, SHARED, VALIDATION_SETS, compared_network, minutes_of
+from benchmarks.quality.cifar_networks import (
+    NETWORKS,
+    SHARED,
+    VALIDATION_SETS,
+    compared_network,
+    minutes_of,
+    shared_encoder,
+)
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.kernel_readings import TOLD, kernel_readings
 from benchmarks.quality.networks import SEED, scored
@@ -132,9 +139,8 @@ def network_ways(name: str, folder: Path, readings: Sequence[str]) -> list[Way]:
     settings = {
         **NETWORKS[name].settings(model),
         "minutes": minutes_of(NETWORKS[name]),
-        "shared.steps": SHARED.training.steps,
-        "shared.batch_size": SHARED.batch_size,
-        "shared.minutes": minutes_of(SHARED),
+        **{f"shared.{key}": value for key, value in asdict(SHARED).items()},
+        "shared.minutes": shared_encoder(folder)[1],
     }
 
     def way(reading: str) -> Way:

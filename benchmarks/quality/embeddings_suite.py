@@ -67,15 +67,13 @@ FOR_MANY_FEATURES: Final[dict[str, Any]] = {"width": 128, "depth": 1, "mask_dept
 """Of DAC. With several layers, filtering learned nothing in the first minutes."""
 COMPARED: Final[dict[str, Any]] = {"anchor_position": "latent", "anchoring": "compared", "anchors": 8}
 """Of anchored filtering. As published, where anchors are only shown, it learned next to nothing."""
+ANCHORED: Final = DacConfig(
+    WIDTH, filtering="anchored", density="none", decoding="kernel", **COMPARED, **FOR_MANY_FEATURES
+)
 NETWORKS: Final[dict[str, Network[SetModel]]] = {
     "abc": Network(AttentionBasedModel, AttentionBasedConfig(WIDTH), one_cycle(8000), 8, FOR_ABC),
-    "dac-anchored": Network(
-        DacModel,
-        DacConfig(WIDTH, filtering="anchored", density="none", decoding="kernel", **COMPARED, **FOR_MANY_FEATURES),
-        one_cycle(6000),
-        batch_size=4,
-        instances=FOR_DAC,
-    ),
+    "dac-anchored": Network(DacModel, ANCHORED, one_cycle(6000), 4, FOR_DAC),
+    "dac-anchored-12": Network(DacModel, ANCHORED, one_cycle(4000), 4, FOR_ABC),
     "dac-min-loss": Network(
         DacModel, DacConfig(WIDTH, density="none", **FOR_MANY_FEATURES), one_cycle(6000), 8, FOR_DAC
     ),

@@ -57,7 +57,7 @@ from coterie.tasks.images import Distortion
 from coterie.training import Progress, TrainConfig, task_batches, train
 
 OUT: Final = Path("benchmarks/results/emnist.jsonl")
-TEST_SETS: Final = {SMALL: 100, LARGE: 50}
+TEST_SETS: Final = {SMALL: 100, LARGE: 30}
 STARTS: Final = 10
 """Of k-means."""
 DRAWS: Final = 4
@@ -300,7 +300,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--methods", default=",".join(METHODS), help="names (default: %(default)s)")
     parser.add_argument("--run-folder", type=Path, required=True, help="where training is kept, to go on from")
     parser.add_argument("--part", choices=("validation", "test"), default="test", help="(default: %(default)s)")
-    parser.add_argument("--sets", type=int, help="most sets of each size (default: 100 of the small, 50 of the large)")
+    parser.add_argument("--sets", type=int, help="most sets of each size (default: 100 of the small, 30 of the large)")
     parser.add_argument("--train-only", action="store_true", help="measure nothing")
     parser.add_argument("--anew", action="store_true", help="forget what the file has of these methods")
     parser.add_argument("--out", type=Path, default=OUT, help="results file (default: %(default)s)")

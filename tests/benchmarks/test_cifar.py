@@ -90,7 +90,7 @@ def test_networks_are_as_they_are_said_to_be() -> None:
     )
     for network in NETWORKS.values():
         assert network.instances == Instances((128, 128), (2, 10), "composition", 1.0)
-    assert SHARED.config.channels == multiplicative.channels
+    assert SHARED.channels == multiplicative.channels
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def small_suite(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     for module in (cifar_networks, cifar_suite):
         monkeypatch.setattr(module, "NETWORKS", {name: small(network) for name, network in NETWORKS.items()})
-        monkeypatch.setattr(module, "SHARED", small(SHARED))
+        monkeypatch.setattr(module, "SHARED", replace(SHARED, channels=4, steps=2, batch_size=8))
         monkeypatch.setattr(module, "VALIDATION_SETS", 2)
     monkeypatch.setattr(cifar_suite, "STARTS", 1)
     monkeypatch.setattr(networks, "TRIAL_STEPS", 1)
@@ -126,7 +126,10 @@ def test_the_suite_measures_every_method_once(tmp_path: Path, monkeypatch: pytes
         assert not record.told or record.metrics["k_found"] == record.metrics["k_true"]
     assert sum(tested["kmeans-pixels", BASELINE_READING].metrics["nmi"]) / 2 > 0.8
     assert set(tested[SINGLETONS, BASELINE_READING].metrics["ari"]) == {0.0}
-    assert {path.name for path in (tmp_path / "runs").iterdir()} == {"shared-2", *(f"{name}-2" for name in NETWORKS)}
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {
+        "named-4-2.safetensors",
+        *(f"{name}-2" for name in NETWORKS),
+    }
     size = out.stat().st_size
     assert cifar_suite.main(asked) == 0
     assert out.stat().st_size == size
@@ -141,7 +144,8 @@ def test_the_suite_measures_every_method_once(tmp_path: Path, monkeypatch: pytes
 def test_networks_begin_with_the_shared_encoder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     untrained = {name: network.with_steps(0) for name, network in cifar_networks.NETWORKS.items()}
     monkeypatch.setattr(cifar_networks, "NETWORKS", untrained)
-    shared = shared_encoder(tmp_path)
+    shared, minutes = shared_encoder(tmp_path)
+    assert minutes >= 0
     for name in untrained:
         weights = compared_network(name, tmp_path).state_dict()
         assert all(torch.equal(weights[key], value) for key, value in shared.items())

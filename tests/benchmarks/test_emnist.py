@@ -122,7 +122,7 @@ def test_unknown_methods_are_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_section_has_printed_numbers_beside_ours(tmp_path: Path) -> None:
     metrics: dict[str, list[float]] = {"ari": [0.9, 0.8], "nmi": [0.9, 0.8], "k_true": [3, 4], "k_found": [3, 5]}
-    stage = '{"points": [30, 100], "steps": 2000, "batch_size": 10}'
+    stage = '{"points": [30, 100], "steps": 2000, "batch_size": 10, "moved": {"turn_by": 1.0}, "only_density": true}'
     dac = EmnistRecord(
         data="emnist-1000-4",
         part="test",
@@ -141,7 +141,7 @@ def test_section_has_printed_numbers_beside_ours(tmp_path: Path) -> None:
     assert "| DAC | -.180 ± .010 | .850 ± .050 | .850 ± .050 | .50 ± .50 | 2.00 ± 1.00 |" in text
     assert "| k-means, true k | – | .850 ± .050 | .850 ± .050 | – | 2.00 ± 1.00 |" in text
     assert "| DAC, as printed | -.193 ± .002 | – | – | – | – |" in text
-    assert "2,000 steps of 10 sets of 30 to 100 pictures" in text
+    assert "2,000 steps of 10 sets of 30 to 100 pictures, these turned, stretched and shifted a little, of the" in text
     assert text.endswith("at least .80: reached.")
 
 

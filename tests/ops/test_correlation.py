@@ -16,13 +16,13 @@ from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
 from coterie.ops.correlation import (
     average_linkage,
-    by_size,
     calibrated_cut,
     contracted,
     cut,
     cut_into,
     cuts,
 )
+from coterie.ops.partition import by_size
 
 
 def probabilities(n: int, seed: int, spread: float = 2.0, shift: float = 0.0) -> Tensor:

@@ -17,6 +17,7 @@ from scipy.cluster.hierarchy import linkage
 from torch import Tensor
 
 from coterie.errors import InputError
+from coterie.ops.partition import by_size
 
 CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
 """Cuts to choose from."""
@@ -158,16 +159,6 @@ def contracted(kernel: Float[Tensor, "N N"], bias: float = 0.0) -> Int[Tensor, "
         best[again] = sums[again].argmax(axis=1)
         best_sum[again] = sums[again, best[again]]
     return by_size(torch.from_numpy(owner).to(kernel.device))
-
-
-def by_size(labels: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
-    """Rename clusters, any numbers from 0, to 0, 1, ... from the largest down, ties by their first member."""
-    sizes = labels.bincount()
-    place = torch.arange(len(labels), device=labels.device)
-    first = torch.full_like(sizes, len(labels)).scatter_reduce_(0, labels, place, "amin")
-    by_first = first.argsort()
-    order = by_first[sizes[by_first].argsort(descending=True, stable=True)]
-    return order.argsort()[labels]
 
 
 def _merges_until(tree: MergeTree, at: Sequence[float]) -> list[int]:

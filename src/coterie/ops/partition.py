@@ -1,6 +1,7 @@
-"""What a partition of points amounts to."""
+"""What a partition of points amounts to, and how its clusters are numbered."""
 
 import torch
+from jaxtyping import Int
 from torch import Tensor
 
 
@@ -11,3 +12,13 @@ def cluster_means(x: Tensor, labels: Tensor, clusters: int) -> Tensor:
     sums.index_add_(0, labels, x.double())
     overall = x.double().mean(dim=0)
     return torch.where(sizes > 0, sums / sizes.clamp_min(1), overall).to(x.dtype)
+
+
+def by_size(labels: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
+    """Rename clusters, any numbers from 0, to 0, 1, ... from the largest down, ties by their first member."""
+    sizes = labels.bincount()
+    place = torch.arange(len(labels), device=labels.device)
+    first = torch.full_like(sizes, len(labels)).scatter_reduce_(0, labels, place, "amin")
+    by_first = first.argsort()
+    order = by_first[sizes[by_first].argsort(descending=True, stable=True)]
+    return order.argsort()[labels]

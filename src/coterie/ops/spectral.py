@@ -7,7 +7,7 @@ from scipy.sparse.linalg import eigsh
 from torch import Generator, Tensor
 
 from coterie.errors import InputError
-from coterie.ops.correlation import by_size
+from coterie.ops.partition import by_size
 from coterie.ops.starts import k_means_start, lloyd
 
 EXACT_UP_TO = 2000
