@@ -78,11 +78,18 @@ NETWORKS: Final[dict[str, Network[SetModel]]] = {
         DacModel, DacConfig(WIDTH, density="none", **FOR_MANY_FEATURES), one_cycle(6000), 8, FOR_DAC
     ),
 }
-BASELINES: Final[dict[str, tuple[dict[str, Setting], ...]]] = {
+_SETTINGS: Final[dict[str, tuple[dict[str, Setting], ...]]] = {
     "kmeans": tuple({"features": features} for features in ("raw", "prepared")),
     "spectral": tuple(
         {"features": features, "neighbours": neighbours} for features in ("raw", "prepared") for neighbours in (10, 20)
     ),
+}
+BASELINES: Final[dict[str, tuple[dict[str, Setting], ...]]] = {
+    **_SETTINGS,
+    **{
+        f"{method}-raw": tuple(each for each in settings if each["features"] == "raw")
+        for method, settings in _SETTINGS.items()
+    },
 }
 """Settings of the methods that are told the number of clusters, of which the validation sets choose one."""
 METHODS: Final = (*BASELINES, *NETWORKS)
@@ -115,7 +122,7 @@ def solver(method: str, settings: Settings, model: SetModel | None) -> Solve:
     if model is not None:
         network = model
         return lambda one: network.cluster(one.prepared, Generator().manual_seed(SEED)).labels
-    if method == "kmeans":
+    if method.startswith("kmeans"):
         return lambda one: _told(one, settings, KMeans(one.n_clusters, n_init=STARTS, random_state=SEED))
 
     def spectral(one: HeldOutSet) -> Tensor:

@@ -178,14 +178,20 @@ def log_likelihood(model: DacModel, one: HeldOutSet, found: Clustering) -> float
     return float(joint.logsumexp(dim=0).mean()) / N_PIXELS
 
 
+def decoding_of(method: str, model: DacModel) -> DacConfig:
+    """The network's settings as a method uses them."""
+    if method != "dac-faithful":
+        return model.config
+    return replace(model.config, decoding="faithful", max_points=LARGE.max_points)
+
+
 def solver(method: str, model: DacModel) -> Solve:
     """How a method clusters a set."""
     if method == "kmeans":
         return lambda one: _told(one, one.x)
     if method == "kmeans-embedded":
         return lambda one: _told(one, _embedded(model, one))
-    config = replace(model.config, decoding="faithful", max_points=LARGE.max_points)
-    network = DacModel(model.config if method == "dac" else config).eval()
+    network = DacModel(decoding_of(method, model)).eval()
     network.load_state_dict(model.state_dict())
 
     return lambda one: network.cluster(one.x, Generator().manual_seed(SEED))
@@ -228,13 +234,15 @@ def measure(
     )
 
 
-def settings_of(model: DacModel) -> Settings:
-    """What is written down of the network and its training."""
+def settings_of(method: str, model: DacModel, minutes: float) -> Settings:
+    """What is written down of a method, and of the network and its training if it uses them."""
+    if method == "kmeans":
+        return {"n_init": STARTS}
     return {
-        **{f"model.{key}": json.dumps(value) for key, value in asdict(model.config).items()},
+        **{f"model.{key}": json.dumps(value) for key, value in asdict(decoding_of(method, model)).items()},
         **{f"stage-{number}": json.dumps(asdict(stage)) for number, stage in enumerate(STAGES, start=1)},
         "parameters": n_parameters(model),
-        "minutes": _minutes(),
+        "minutes": minutes,
     }
 
 
@@ -280,12 +288,11 @@ def run(methods: Sequence[str], run_folder: Path, part: Part, most: int | None, 
     if not pending:
         return
     model = trained(run_folder)
-    of_network = settings_of(model)
+    minutes = _minutes()
     for sizes, count in counts.items():
         sets = held_out_sets(part, sizes, count)
         for method in (each for size, each in pending if size == sizes):
-            settings: Settings = {"n_init": STARTS} if method == "kmeans" else of_network
-            record = measure(sizes, part, sets, method, settings, model)
+            record = measure(sizes, part, sets, method, settings_of(method, model, minutes), model)
             append_line(out, record)
             print(
                 f"{sizes.name:16} {method:16} ARI {mean(record.metrics['ari']):.3f}, {mean(record.seconds):.2f} s",

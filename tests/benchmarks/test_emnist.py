@@ -108,6 +108,8 @@ def test_the_suite_measures_every_method_once(tmp_path: Path) -> None:
     assert records["kmeans"].metrics["ari"] == [1.0, 1.0]
     assert len(records["dac"].metrics["ll"]) == 2
     assert "ll" not in records["kmeans"].metrics
+    decodings = {name: record.settings.get("model.decoding") for name, record in records.items()}
+    assert (decodings["dac"], decodings["dac-faithful"], decodings["kmeans"]) == ('"robust"', '"faithful"', None)
     size = out.stat().st_size
     assert emnist_suite.main(asked) == 0
     assert out.stat().st_size == size
