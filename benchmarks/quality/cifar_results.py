@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 from benchmarks.quality.cifar_networks import CHANNELS, NETWORKS
 from benchmarks.quality.cifar_suite import BASELINE_READING, OUT, PUBLISHED_SETS, SINGLETONS, CifarRecord
 from benchmarks.quality.markdown import number, table, with_error
+from benchmarks.quality.networks import values_of
 from benchmarks.quality.records import read_lines
 
 Way: TypeAlias = tuple[str, str]
@@ -99,20 +100,10 @@ def _budget(settings: Mapping[str, object], things: str = "sets", prefix: str = 
 
 
 def _row(record: CifarRecord) -> list[str]:
-    cells = [with_error(_values(record, metric), digits) for metric, digits in DIGITS.items()]
+    cells = [with_error(values_of(record, metric), digits) for metric, digits in DIGITS.items()]
     if record.told:
         cells[list(DIGITS).index("k_error")] = number(None)
     return [METHODS[record.method], READINGS[record.reading], *cells]
-
-
-def _values(record: CifarRecord, metric: str) -> list[float]:
-    """One number for each set."""
-    if metric == "seconds":
-        return record.seconds
-    if metric == "k_error":
-        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
-        return [abs(found - true) for true, found in pairs]
-    return record.metrics[metric]
 
 
 def _verdict(records: Mapping[Way, CifarRecord], above: Way, below: Way) -> str:

@@ -8,6 +8,7 @@ from benchmarks.quality.dac_sets import published
 from benchmarks.quality.embeddings_data import Collection
 from benchmarks.quality.embeddings_suite import BASELINES, COLLECTIONS, OUT, EmbeddingsRecord
 from benchmarks.quality.markdown import number, table, with_error
+from benchmarks.quality.networks import values_of
 from benchmarks.quality.records import read_lines
 
 DASH: Final = "–"
@@ -69,22 +70,10 @@ def section(folder: Path) -> str:
 
 
 def _row(name: str, record: EmbeddingsRecord | None) -> list[str]:
-    cells = [with_error(_values(record, metric), DIGITS[metric]) for metric in METRICS]
+    cells = [with_error(values_of(record, metric), DIGITS[metric]) for metric in METRICS]
     if name in BASELINES:
         cells[METRICS.index("k_error")] = DASH  # it is told
     return [METHODS[name], *cells]
-
-
-def _values(record: EmbeddingsRecord | None, metric: str) -> list[float]:
-    """One number for each set."""
-    if record is None:
-        return []
-    if metric == "seconds":
-        return record.seconds
-    if metric == "k_error":
-        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
-        return [abs(found - true) for true, found in pairs]
-    return record.metrics[metric]
 
 
 def _printed_cells(printed: dict[str, float]) -> list[str]:

@@ -1,7 +1,7 @@
 """The part of docs/results.md about sets of hand-written characters, DAC's Table 7."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
@@ -10,6 +10,7 @@ from benchmarks.quality.dac_sets import published
 from benchmarks.quality.emnist_sets import SMALL
 from benchmarks.quality.emnist_suite import DRAWS, OUT, TEST_SETS, EmnistRecord
 from benchmarks.quality.markdown import number, table, with_error
+from benchmarks.quality.networks import values_of
 from benchmarks.quality.records import read_lines
 
 DASH: Final = "–"
@@ -86,19 +87,7 @@ def _stage(stage: Mapping[str, Any]) -> str:
 
 
 def _row(name: str, record: EmnistRecord | None) -> list[str]:
-    cells = [with_error(_values(record, metric), DIGITS[metric]) for metric in METRICS]
+    cells = [with_error(values_of(record, metric), DIGITS[metric]) for metric in METRICS]
     if name.startswith("kmeans"):
         cells[METRICS.index("k_error")] = DASH  # it is told
     return [METHODS[name], *cells]
-
-
-def _values(record: EmnistRecord | None, metric: str) -> Sequence[float]:
-    """One number for each set."""
-    if record is None:
-        return []
-    if metric == "seconds":
-        return record.seconds
-    if metric == "k_error":
-        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
-        return [abs(found - true) for true, found in pairs]
-    return record.metrics.get(metric, [])

@@ -209,6 +209,32 @@ def scored(sets: Sequence[One], solve: Callable[[One], Tensor]) -> Scores:
     return Scores(metrics, seconds)
 
 
+class Scored(Protocol):
+    """A record of how a method did on sets, one number for each."""
+
+    @property
+    def metrics(self) -> Mapping[str, list[float]]:
+        """Among others k_true and k_found."""
+        ...
+
+    @property
+    def seconds(self) -> list[float]:
+        """Processor seconds."""
+        ...
+
+
+def values_of(record: Scored | None, metric: str) -> list[float]:
+    """One number for each set, "seconds" and "k_error" among the metrics; none if there is no record or no metric."""
+    if record is None:
+        return []
+    if metric == "seconds":
+        return record.seconds
+    if metric == "k_error":
+        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
+        return [abs(found - true) for true, found in pairs]
+    return record.metrics.get(metric, [])
+
+
 def as_batch(x: Tensor, labels: Tensor) -> TaskBatch:
     """One set, to calibrate with."""
     return TaskBatch(x.unsqueeze(0), labels.unsqueeze(0), torch.ones((1, len(labels)), dtype=torch.bool))
