@@ -206,6 +206,17 @@ def test_each_decoding_does_what_its_name_says() -> None:
     assert decoding(spectral, n_clusters=4).read_off(halves, seeded()).bincount().tolist() == [6, 6, 6, 6]
 
 
+def test_small_clusters_join_where_they_are_most_probable(taught: AttentionBasedModel) -> None:
+    kernel = torch.full((8, 8), 0.1)
+    for part in (slice(0, 3), slice(3, 6), slice(6, 8)):
+        kernel[part, part] = 0.9
+    kernel[6:, 3:6] = kernel[3:6, 6:] = 0.3
+    assert decoding(taught, smallest=1).read_off(kernel, seeded()).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert decoding(taught, smallest=3).read_off(kernel, seeded()).tolist() == [1, 1, 1, 0, 0, 0, 0, 0]
+    assert decoding(taught, smallest=3, n_clusters=3).read_off(kernel, seeded()).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert decoding(taught, smallest=4).read_off(kernel, seeded()).tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
 def test_calibration_picks_the_best_cut(taught: AttentionBasedModel) -> None:
     batches = [blobs(3, 30, 15, 1.2), blobs(2, 20, 16, 1.2)]
     batches[1].valid[0, 12:] = False
@@ -222,7 +233,7 @@ def test_calibration_picks_the_best_cut(taught: AttentionBasedModel) -> None:
         totals.append(total)
     assert max(totals) > min(totals) + 0.1
     assert found.cut == CUTS[totals.index(max(totals))]
-    assert replace(found, cut=taught.config.cut) == taught.config
+    assert replace(found, cut=taught.config.cut, smallest=taught.config.smallest) == taught.config
 
 
 def test_equal_points_are_in_one_cluster(taught: AttentionBasedModel) -> None:

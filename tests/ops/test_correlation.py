@@ -15,12 +15,15 @@ from torch import Generator, Tensor
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
 from coterie.ops.correlation import (
+    absorbed,
     average_linkage,
     calibrated_cut,
+    calibrated_linkage,
     contracted,
     cut,
     cut_into,
     cuts,
+    linked,
 )
 from coterie.ops.partition import by_size
 
@@ -74,6 +77,35 @@ def contracted_plainly(kernel: Tensor, bias: float) -> Tensor:
     for number, members in enumerate(clusters):
         labels[members] = number
     return by_size(labels)
+
+
+@given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 10_000))
+def test_small_clusters_are_absorbed_and_large_ones_only_grow(n: int, smallest: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    kernel = torch.rand((n, n), generator=generator)
+    kernel = (kernel + kernel.T) / 2
+    labels = by_size(torch.randint(4, (n,), generator=generator))
+    found = absorbed(kernel, labels, smallest)
+    sizes, before = found.bincount(), labels.bincount()
+    if int(before.max()) < smallest:
+        assert torch.equal(found, labels)
+        return
+    assert int(sizes.min()) >= smallest
+    assert len(sizes) == int((before >= smallest).sum())
+    assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
+    for cluster in range(len(before)):  # whoever was together stays together
+        assert len(set(found[labels == cluster].tolist())) == 1
+    assert torch.equal(absorbed(kernel, found, smallest), found)
+
+
+def test_calibration_finds_whether_strays_are_clusters() -> None:
+    kernel = torch.full((7, 7), 0.05)
+    kernel[:3, :3] = kernel[3:6, 3:6] = 0.9
+    kernel[6, 3:6] = kernel[3:6, 6] = 0.2
+    alone, joined = torch.tensor([0, 0, 0, 1, 1, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 1, 1])
+    for truth in (alone, joined):
+        at, smallest = calibrated_linkage([kernel], [truth], normalized_mutual_information)
+        assert torch.equal(linked(kernel, at, smallest), by_size(truth))
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))

@@ -44,6 +44,9 @@ class AttentionBasedClustering(AmortizedClusterer):
         with the number that the largest gap between eigenvalues shows, as published.
     cut : float or None
         Mean probability down to which linkage joins clusters: higher for more clusters; None is the calibrated one.
+    smallest : int or None
+        Rows that a cluster of "linkage" must have; smaller ones join the cluster that they are most probably with. None
+        is what the weights were calibrated to.
     max_points : int
         Rows that the kernel is made for; of more, so many are drawn by chance, and the others join by their kernel with
         these. Time and memory grow with the square.
@@ -110,6 +113,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         weights: str | Path | None = "auto",
         decode: Decode = "linkage",
         cut: float | None = None,
+        smallest: int | None = None,
         max_points: int = 1000,
         compatibility: Compatibility = "multiplicative",
         scaling: Literal["auto"] | Scaling = "auto",
@@ -121,6 +125,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         self.weights = weights
         self.decode = decode
         self.cut = cut
+        self.smallest = smallest
         self.max_points = max_points
         self.compatibility = compatibility
         self.scaling = scaling
@@ -184,10 +189,13 @@ class AttentionBasedClustering(AmortizedClusterer):
         check_at_least_one(max_points=self.max_points)
         if self.n_clusters is not None:
             check_at_least_one(n_clusters=self.n_clusters)
+        if self.smallest is not None:
+            check_at_least_one(smallest=self.smallest)
         return replace(
             config,
             decode=self.decode,
             cut=config.cut if self.cut is None else self.cut,
+            smallest=config.smallest if self.smallest is None else int(self.smallest),
             max_points=int(self.max_points),
             n_clusters=None if self.n_clusters is None else int(self.n_clusters),
         )

@@ -23,7 +23,7 @@ from coterie.models.base import Score, SetModel
 from coterie.nn.attention import MAB, AttentionConfig
 from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.compatibility import additive_compatibility
-from coterie.ops.correlation import CUTS, average_linkage, calibrated_cut, contracted, cut, cut_into
+from coterie.ops.correlation import average_linkage, calibrated_linkage, contracted, cut_into, linked
 from coterie.ops.orders import at_most, by_value
 from coterie.ops.spectral import eigengap, spectral_labels
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -83,13 +83,15 @@ class AttentionBasedConfig:
     """How clusters are read off the kernel: average linkage, contraction of log-odds, or spectrally as published."""
     cut: float = 0.6
     """Mean probability down to which average linkage joins clusters."""
+    smallest: int = 1
+    """Points that a cluster of average linkage must have; smaller ones join those that they are most probably with."""
     n_clusters: int | None = None
     """How many clusters there are to be; None leaves it to the kernel."""
     max_points: int = 1000
     """Points of a set that the kernel is made for; of more, as many are drawn, and the rest joins by the kernel."""
 
     def __post_init__(self) -> None:
-        for name in ("n_features", "width", "heads", "max_points"):
+        for name in ("n_features", "width", "heads", "smallest", "max_points"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.depth < 0 or (self.n_clusters is not None and self.n_clusters < 1):
@@ -230,13 +232,14 @@ class AttentionBasedModel(SetModel):
         return Loss(surprise.mean(), {"right_pairs": float(right.mean())})
 
     def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> AttentionBasedConfig:
-        """The configuration with the cut that does best."""
+        """The configuration with the cut, and the smallest size of clusters, that do best."""
         kernels, truths = [], []
         for batch in batches:
             for kernel, labels, valid in zip(self.kernel(batch.x, batch.valid), batch.labels, batch.valid, strict=True):
                 kernels.append(kernel[valid][:, valid])
                 truths.append(labels[valid])
-        return replace(self.config, cut=calibrated_cut(kernels, truths, CUTS, score))
+        cut, smallest = calibrated_linkage(kernels, truths, score)
+        return replace(self.config, cut=cut, smallest=smallest)
 
     @torch.no_grad()
     def cluster_sets(
@@ -294,8 +297,9 @@ class AttentionBasedModel(SetModel):
             return spectral_labels(kernel, n_clusters, generator)
         if n_clusters is None and config.decode == "contraction":
             return contracted(kernel)
-        tree = average_linkage(kernel)
-        return cut(tree, config.cut) if n_clusters is None else cut_into(tree, n_clusters)
+        if n_clusters is None:
+            return linked(kernel, config.cut, config.smallest)
+        return cut_into(average_linkage(kernel), n_clusters)
 
     def _embedded(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N H"]:
         return torch.cat([self.encode(part.unsqueeze(0))[0] for part in torch.split(x, BLOCK_ROWS)])

@@ -34,7 +34,7 @@ from coterie.models.dac_refinement import (
 from coterie.nn.attention import MAB, PMA, AttentionConfig, Comparison, ISABStack
 from coterie.nn.density import GaussianHead
 from coterie.nn.vision import ElementEncoder
-from coterie.ops.correlation import CUTS, average_linkage, calibrated_cut, cut
+from coterie.ops.correlation import calibrated_linkage, linked
 from coterie.ops.mixture import joint_of
 from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -323,20 +323,19 @@ class DacModel(SetModel):
         if len(x) == 0:
             return {}
         kernel = pair_kernel(self, x)
-        cluster = cut(average_linkage(kernel), self.config.cut)
+        cluster = linked(kernel, self.config.cut, self.config.smallest)
         found = self.filter_around(x.unsqueeze(0), None, medoids(kernel, cluster).unsqueeze(0))
         states = [_state_of(found, row, count, row) for row, count in enumerate(cluster.bincount())]
         return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
     def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
-        """The configuration with the cut that does best, where all points are anchors."""
+        """The configuration with the cut and the smallest clusters that do best, where all points are anchors."""
         if self.config.decoding != "kernel":
             return self.config
         sets = [each for batch in batches for each in zip(batch.x, batch.valid, batch.labels, strict=True)]
         kernels = [pair_kernel(self, self.embed(x[there].unsqueeze(0))[0]) for x, there, _ in sets]
-        return replace(
-            self.config, cut=calibrated_cut(kernels, [labels[there] for _, there, labels in sets], CUTS, score)
-        )
+        cut, smallest = calibrated_linkage(kernels, [labels[there] for _, there, labels in sets], score)
+        return replace(self.config, cut=cut, smallest=smallest)
 
     def _components(
         self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator

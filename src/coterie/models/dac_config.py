@@ -67,6 +67,8 @@ class DacConfig:
     "kernel", for anchors without a density, asks around every point and cuts a tree of what all say of each other."""
     cut: float = 0.5
     """Mean probability down to which that tree joins clusters."""
+    smallest: int = 1
+    """Points that a cluster of that tree must have; smaller ones join those that they are most probably with."""
     turns: int = 1
     """Sides that clusters with a flow are described from in the end, in the plane: for tasks without a direction."""
     max_passes: int = 50
@@ -82,6 +84,7 @@ class DacConfig:
             "depth",
             "mask_depth",
             "anchors",
+            "smallest",
             "turns",
             "max_passes",
             "max_points",

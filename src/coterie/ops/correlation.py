@@ -15,12 +15,15 @@ import torch
 from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import linkage
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from coterie.errors import InputError
 from coterie.ops.partition import by_size
 
 CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
 """Cuts to choose from."""
+SMALLEST = (1, 2, 3, 4, 5)
+"""Numbers of points to choose from, which a cluster must have to stay one."""
 
 
 @final
@@ -113,6 +116,53 @@ def calibrated_cut(
         partitions = _after(tree, needed.tolist()).cpu()
         total += np.array([score(truth.cpu(), labels) for labels in partitions])[which]
     return candidates[int(total.argmax())]
+
+
+def absorbed(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], smallest: int) -> Int[Tensor, " N"]:
+    """Let clusters that are too small join the others, each as a whole the one that it is most probably with.
+
+    Parameters
+    ----------
+    kernel : tensor (N, N)
+        Probability of each pair to be in one cluster.
+    labels : integer tensor (N,)
+        Clusters, 0..K-1, all in use.
+    smallest : int
+        Points that a cluster must have to stay; if none has as many, all stay.
+
+    Returns
+    -------
+    integer tensor (N,)
+        Clusters, from the largest down.
+    """
+    sizes = labels.bincount()
+    stays = sizes >= smallest
+    if bool(stays.all()) or not bool(stays.any()):
+        return labels
+    members = one_hot(labels).to(kernel.dtype)
+    together = members.T @ kernel @ members / (sizes.unsqueeze(1) * sizes)
+    nearest = together.masked_fill(~stays, -torch.inf).argmax(dim=1)
+    own = torch.arange(len(sizes), device=labels.device)
+    return by_size(torch.where(stays, own, nearest)[labels])
+
+
+def linked(kernel: Float[Tensor, "N N"], at: float, smallest: int) -> Int[Tensor, " N"]:
+    """Labels by average linkage down to a cut, without clusters that are too small."""
+    return absorbed(kernel, cut(average_linkage(kernel), at), smallest)
+
+
+def calibrated_linkage(
+    kernels: Sequence[Float[Tensor, "_ _"]],
+    truths: Sequence[Int[Tensor, " _"]],
+    score: Callable[[Tensor, Tensor], float],
+) -> tuple[float, int]:
+    """The cut of average linkage that does best over sets whose clusters are known, then the smallest cluster."""
+    at = calibrated_cut(kernels, truths, CUTS, score)
+    total = np.zeros(len(SMALLEST))
+    for kernel, truth in zip(kernels, truths, strict=True):
+        labels = cut(average_linkage(kernel), at)
+        total += [score(truth.cpu(), absorbed(kernel, labels, smallest).cpu()) for smallest in SMALLEST]
+    return at, SMALLEST[int(total.argmax())]
 
 
 def contracted(kernel: Float[Tensor, "N N"], bias: float = 0.0) -> Int[Tensor, " N"]:
