@@ -19,7 +19,7 @@ from coterie.estimators.base import Clusterer, device_from, generator_from, labe
 from coterie.estimators.features import FeatureMatch, match_features, place_features
 from coterie.estimators.lessons import Tasks, lessons_from
 from coterie.estimators.pictures import PictureMatch
-from coterie.metrics import adjusted_rand_index, normalized_mutual_information
+from coterie.metrics import adjusted_rand_index
 from coterie.models.base import SetModel, build, settled
 from coterie.ops.partition import cluster_means
 from coterie.registry import load_pretrained
@@ -137,7 +137,7 @@ class AmortizedClusterer(Clusterer, ABC):
         model.eval()
         if lessons.are_apart:
             with torch.no_grad():
-                model.config = model.calibrated(fixed, normalized_mutual_information)
+                model.config = model.calibrated(fixed, adjusted_rand_index)
         card = {"model": to_dict(model.config), "scaling": lessons.scaling, "start": start, "steps": steps}
         self.evaluation_ = {"loss": _mean_loss(model, fixed)}
         self._become(model.cpu(), card if lessons.features is None else card | {"features": lessons.features})
