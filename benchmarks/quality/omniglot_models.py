@@ -189,7 +189,7 @@ def _published(compatibility: Compatibility, steps: int) -> Network[SetModel]:
     return replace(_network(AttentionBasedModel, config, steps), instances=_drawn((100, 100), (5, 35)))
 
 
-# As published, with the anchor only shown, the loss stayed where it began for the 890 steps that were tried.
+# As published, with the anchor only shown, the loss stayed where it began in a short trial.
 _ANCHORED: Final = DacConfig(
     ANY_WIDTH,
     filtering="anchored",
