@@ -23,7 +23,7 @@ from coterie.errors import InputError
 from coterie.models.act_st import ActStModel
 from coterie.models.base import SetModel
 from coterie.models.dac import DacModel
-from coterie.models.dac_refinement import STEPS, TRUST
+from coterie.models.filtering_refinement import STEPS, TRUST
 from coterie.models.ncp import NcpModel
 from coterie.nn.density import FlowHead
 from coterie.ops.mixture import Mixture, diagonal_log_prob, refine, simplify

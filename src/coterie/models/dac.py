@@ -20,31 +20,21 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot, softplus
 
 from coterie.errors import ConfigError
-from coterie.models.base import Score, SetModel
-from coterie.models.dac_config import DacConfig, Density, density_head
+from coterie.models.base import Score
+from coterie.models.dac_config import DacConfig
 from coterie.models.dac_kernel import medoids, pair_kernel
-from coterie.models.dac_refinement import (
-    BLOCK_ELEMENTS,
-    Passes,
-    log_probs,
-    refine_densities,
-    refine_gaussians,
-    turned_log_probs,
-)
+from coterie.models.filtering import FilteringModel, arranged
+from coterie.models.filtering_refinement import Passes
 from coterie.nn.attention import MAB, PMA, AttentionConfig, Comparison, ISABStack
-from coterie.nn.density import GaussianHead
+from coterie.nn.density import Density, density_head
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import calibrated_linkage, linked
-from coterie.ops.mixture import joint_of
-from coterie.ops.orders import at_most, by_value
-from coterie.structures import Clustering, Loss, TaskBatch
+from coterie.structures import Loss, TaskBatch
 
 __all__ = ["DacConfig", "DacModel", "Density", "Filtered"]
 
 HESITATION = 1.0
 """Log-odds within which a pass is in doubt about even the likeliest point; it takes those almost as likely with it."""
-BLOCK_ROWS = 2048
-"""Elements that are encoded at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +52,7 @@ class Filtered:
 
 
 @final
-class DacModel(SetModel):
+class DacModel(FilteringModel):
     """The filtering network, and the loop that clusters with it."""
 
     Config = DacConfig
@@ -85,14 +75,10 @@ class DacModel(SetModel):
         self.show_cluster = MAB(config.width, config.width, attention)
         self.decoder = ISABStack(config.width, config.mask_depth, attention, tied=config.tie_blocks)
         self.membership = nn.Linear(config.width, 1)
-        self.density = density_head(config)
+        self.density = density_head(
+            config.density, config.n_features, config.context_width, config.width, config.likelihood
+        )
         self.describe = None if self.density is None else nn.Linear(config.width, self.density.context_width)
-
-    def embedded(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N E"]:
-        """Embed each valid element alone, some at a time; what costs most for images."""
-        blocks = zip(torch.split(x.flatten(0, 1), BLOCK_ROWS), torch.split(valid.flatten(), BLOCK_ROWS), strict=True)
-        seen = torch.cat([self.embed(part.unsqueeze(0), there.unsqueeze(0))[0] for part, there in blocks])
-        return seen.reshape(*x.shape[:2], self.embed.out_width)
 
     def filter(
         self,
@@ -131,7 +117,7 @@ class DacModel(SetModel):
             return x, valid, None
         if anchors is None:
             raise ConfigError("A network that filters by anchors needs one anchor for each set.")
-        shown = _arranged(x, anchors).flatten(0, 1).unsqueeze(1)
+        shown = arranged(x, anchors).flatten(0, 1).unsqueeze(1)
         return (
             self._seen_beside(_repeated(x, len(shown)), shown),
             None if valid is None else _repeated(valid, len(shown)),
@@ -195,73 +181,6 @@ class DacModel(SetModel):
             parts["surprise"] = float(surprise.detach().gather(1, chosen).mean())
         return Loss(total.gather(1, chosen).mean(), parts)
 
-    @torch.no_grad()
-    def cluster_sets(
-        self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
-    ) -> list[Clustering]:
-        """Filter all sets side by side until nothing is left in any, then put each one's clusters right."""
-        x = x.masked_fill(~valid.unsqueeze(2), 0.0)
-        seen = self.embedded(x, valid)
-        # By value, so that what is drawn by chance does not depend on how the points are arranged.
-        order = by_value(seen, valid)
-        ordered, there = _arranged(x, order), valid.gather(1, order)
-        shown = at_most(self.config.max_points, there, generator)
-        passes = self.filter_embedded(_arranged(seen, order), shown, generator)
-        # Each set goes on with the same draws, lest one depend on those before it.
-        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        for i, state in enumerate(passes):
-            if state:
-                source = Generator(device=generator.device).manual_seed(seed)
-                passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
-        judged = x if self._has_posteriors else seen
-        return [self._decode(*each) for each in zip(judged, valid, passes, strict=True)]
-
-    @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Posteriors where there is a density, unless decoding is faithful; otherwise by which pass takes a point."""
-        if found.n_clusters == 0 or len(x) == 0:
-            return x.new_zeros((len(x), found.n_clusters))
-        if not self._has_posteriors:
-            x = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))[0]
-        return self._belonging(x, found)
-
-    def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Memberships of points as they are where there are posteriors, else of embedded ones."""
-        if self._has_posteriors:
-            return self.joint(x, found).softmax(dim=1)
-        extras = found.extras
-        rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
-        logits = torch.cat([self._claims(part, extras) for part in torch.split(x, rows)])
-        if self.config.decoding == "kernel":
-            return logsigmoid(logits).softmax(dim=1)
-        # Whom an earlier pass takes, no later one gets.
-        order = extras["turn"].argsort()
-        takers = (logits > 0)[:, order].cumsum(dim=1)
-        earlier = torch.empty_like(takers)
-        earlier[:, order] = takers - (logits > 0)[:, order].long()
-        # Chances over their sum, but such that it cannot be zero.
-        belonging = logsigmoid(logits).masked_fill(earlier > 0, -torch.inf).softmax(dim=1)
-        if self.config.decoding == "faithful":  # what is never taken is in the first cluster
-            first = one_hot(order[0], found.n_clusters).to(belonging.dtype)
-            belonging = torch.where(takers[:, -1:] > 0, belonging, first)
-        return belonging
-
-    @torch.no_grad()
-    def joint(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Log-density of any points together with each of the clusters that were found in some set."""
-        extras = found.extras
-        if "mean" in extras:
-            return joint_of(x, extras)
-        if self.density is None:
-            raise ConfigError("A network without a density head knows no densities.")
-        if "log_side" in extras:
-            return turned_log_probs(self.density, x, extras["context"], extras["log_side"]) + extras["log_share"]
-        return log_probs(self.density, x, extras["context"]) + extras["log_share"]
-
-    @property
-    def _has_posteriors(self) -> bool:
-        return self.density is not None and self.config.decoding == "robust"
-
     def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
         """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
         first = torch.zeros(len(x), dtype=torch.int64, device=x.device)
@@ -270,14 +189,10 @@ class DacModel(SetModel):
             raise ConfigError("A network without a density head describes no clusters.")
         return context
 
-    def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
-        """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
-        return self.filter_embedded(self.embedded(x, valid), valid, generator)
-
     def filter_embedded(
         self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
-        """The same of elements that are embedded already."""
+        """Pass after pass over embedded sets, side by side; or one for each cluster that the kernel calls for."""
         if self.config.decoding == "kernel":
             return [self._passes_by_kernel(points[there]) for points, there in zip(x, valid, strict=True)]
         remaining = valid.clone()
@@ -290,7 +205,7 @@ class DacModel(SetModel):
             there = remaining[active]
             order = there.byte().argsort(dim=1, descending=True, stable=True)[:, : int(there.sum(dim=1).max())]
             shown = there.gather(1, order)
-            points = _arranged(x[active], order)
+            points = arranged(x[active], order)
             anchor = None
             if self.config.filtering == "anchored":
                 # Sets share the random number, lest one depend on its neighbours.
@@ -337,43 +252,16 @@ class DacModel(SetModel):
         cut, smallest = calibrated_linkage(kernels, [labels[there] for _, there, labels in sets], score)
         return replace(self.config, cut=cut, smallest=smallest)
 
-    def _components(
-        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
-    ) -> dict[str, Tensor]:
-        """What tells the clusters of one set, from what its passes have kept."""
-        if self.density is not None and self._has_posteriors:
-            if isinstance(self.density, GaussianHead):
-                return refine_gaussians(self, self.density, x, shown, passes, generator)
-            return refine_densities(self, self.density, shown, passes, generator, self.config.turns)
-        share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
-        return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
-
-    def _decode(self, x: Float[Tensor, "N X"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
-        """Clusters of one set, the largest first."""
-        labels = torch.full_like(valid, -1, dtype=torch.int64)
-        if not state:
-            return Clustering(labels, 0)
-        points = x[valid]
-        every = Clustering(labels, len(state["log_share"]), extras=state)
-        size = torch.bincount(self._belonging(points, every).argmax(dim=1), minlength=every.n_clusters)
-        order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
-        kept = {name: value[order] for name, value in state.items()}
-        kept["log_share"] = (
-            kept["log_share"].log_softmax(dim=0)
-            if self._has_posteriors
-            else (size[order].to(x.dtype) / len(points)).log()
-        )
-        found = Clustering(labels, len(order), extras=kept)
-        belonging = self._belonging(points, found)
-        labels[valid] = belonging.argmax(dim=1)
-        probabilities = torch.zeros((len(x), len(order)), dtype=x.dtype, device=x.device)
-        probabilities[valid] = belonging
-        return Clustering(labels, len(order), probabilities, found.extras)
-
-    def _claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+    def claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
         """Logits by which each pass, by itself, would take each embedded point."""
         everyone = x.expand(len(extras["turn"]), -1, -1)
         return self.judge(everyone, extras["summary"], extras.get("anchor")).T
+
+    def _shared_out(self, claims: Float[Tensor, "N K"], turn: Int[Tensor, " K"]) -> Float[Tensor, "N K"]:
+        """Memberships by what all passes claim; of those that the kernel called for, none comes before another."""
+        if self.config.decoding == "kernel":
+            return logsigmoid(claims).softmax(dim=1)
+        return super()._shared_out(claims, turn)
 
 
 def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, Tensor]:
@@ -384,11 +272,6 @@ def _state_of(found: Filtered, row: int, count: Tensor, turn: int) -> dict[str, 
     if found.anchor is not None:
         state["anchor"] = found.anchor[row]
     return state
-
-
-def _arranged(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:
-    """The points of each set, or some of them, in that order."""
-    return x.gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
 
 
 def _repeated(x: Tensor, rows: int) -> Tensor:

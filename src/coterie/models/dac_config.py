@@ -4,10 +4,9 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coterie.errors import ConfigError
-from coterie.nn.density import DensityHead, FlowHead, GaussianHead, Likelihood, StatisticianHead
+from coterie.nn.density import Density, Likelihood
 from coterie.nn.vision import Encoder
 
-Density = Literal["gaussian", "flow", "statistician", "none"]
 _CHOICES = {
     "filtering": ("min-loss", "anchored"),
     "anchor_position": ("input", "latent"),
@@ -129,18 +128,3 @@ class DacConfig:
             decoding="faithful",
             max_points=1_000_000,
         )
-
-
-def density_head(config: DacConfig) -> DensityHead | None:
-    """The density that the configuration asks for; "none" is no head at all."""
-    match config.density:
-        case "gaussian":
-            return GaussianHead(config.n_features)
-        case "flow":
-            return FlowHead(config.n_features, config.context_width, hidden=config.width)
-        case "statistician":
-            return StatisticianHead(
-                config.n_features, config.context_width, hidden=config.width, likelihood=config.likelihood
-            )
-        case "none":
-            return None

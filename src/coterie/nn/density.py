@@ -13,6 +13,7 @@ from zuko.transforms import AutoregressiveTransform, ComposedTransform, Dependen
 
 from coterie.errors import ConfigError
 
+Density = Literal["gaussian", "flow", "statistician", "none"]
 Likelihood = Literal["gaussian", "bernoulli"]
 
 LEAST_DEVIATION = 1e-6
@@ -181,6 +182,21 @@ class StatisticianHead(DensityHead):
         if self.likelihood == "gaussian":
             return _normal_log_prob(x, *_mean_and_deviation(decoded))
         return (x * decoded - softplus(decoded)).sum(dim=-1)
+
+
+def density_head(
+    density: Density, n_features: int, context_width: int, hidden: int, likelihood: Likelihood
+) -> DensityHead | None:
+    """The head of that kind; "none" is no head at all. Only a statistician has a likelihood to choose."""
+    match density:
+        case "gaussian":
+            return GaussianHead(n_features)
+        case "flow":
+            return FlowHead(n_features, context_width, hidden=hidden)
+        case "statistician":
+            return StatisticianHead(n_features, context_width, hidden=hidden, likelihood=likelihood)
+        case "none":
+            return None
 
 
 class _AffineBlock(nn.Module):

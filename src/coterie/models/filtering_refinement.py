@@ -1,4 +1,4 @@
-"""What follows filtering in DAC's robust decoding: the clusters that the passes gave compete for the points.
+"""What follows filtering where decoding is robust: the clusters that the passes gave compete for the points.
 
 Gaussians are put right by expectation and maximisation, which need no network. Other densities have no closed form: the
 network describes each cluster anew by its points alone, and what it says is then moved uphill in their likelihood.

@@ -1,0 +1,213 @@
+"""What the methods share that filter: they find one cluster, take its points away, and look at what is left.
+
+A pass over a set keeps what tells its cluster: with it, new points are judged as the set's own were. Where there is a
+density, what the passes gave is put right afterwards, and points go to the clusters by their posteriors; where there is
+none, or decoding is faithful, each point goes to the first pass that takes it.
+
+Letters: B sets, N points, of which S were filtered; D features, E features after the encoder, K clusters, P numbers
+that describe a cluster.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Protocol
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor
+from torch.nn.functional import logsigmoid, one_hot
+
+from coterie.errors import ConfigError
+from coterie.models.base import SetModel
+from coterie.models.filtering_refinement import (
+    BLOCK_ELEMENTS,
+    Passes,
+    log_probs,
+    refine_densities,
+    refine_gaussians,
+    turned_log_probs,
+)
+from coterie.nn.density import DensityHead, GaussianHead
+from coterie.nn.vision import ElementEncoder
+from coterie.ops.mixture import joint_of
+from coterie.ops.orders import at_most, by_value
+from coterie.structures import Clustering
+
+BLOCK_ROWS = 2048
+"""Elements that are encoded at once."""
+
+
+class FilteringConfig(Protocol):
+    """What filtering asks of a configuration."""
+
+    @property
+    def width(self) -> int:
+        """Numbers per point that the network holds."""
+
+    @property
+    def decoding(self) -> str:
+        """Whether clusters are put right ("robust") or left as the passes made them ("faithful"), or a method's own."""
+
+    @property
+    def turns(self) -> int:
+        """Sides that clusters with a flow are described from in the end."""
+
+    @property
+    def max_points(self) -> int:
+        """Points of a set that are filtered."""
+
+
+class FilteringModel(SetModel, ABC):
+    """Base of the models that take one cluster after the other out of a set.
+
+    Final subclasses set ``config``, ``embed`` and ``density``, and say what the passes over a set find and keep.
+    """
+
+    config: FilteringConfig
+    embed: ElementEncoder
+    """What makes features of each element alone."""
+    density: DensityHead | None
+    """What describes the points of a cluster, if anything."""
+
+    @abstractmethod
+    def filter_embedded(
+        self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
+    ) -> list[Passes]:
+        """What the passes have kept, for each embedded set, whose points are in order of value: one row for each pass.
+
+        Of every pass there are its ``turn``, from 0, the ``count`` of points that it took, its ``context`` if there is
+        a density head, and whatever ``claims`` reads; of a set without points there is nothing.
+        """
+
+    @abstractmethod
+    def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
+        """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
+
+    @abstractmethod
+    def claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Logits by which each pass, by itself, would take each embedded point."""
+
+    def embedded(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N E"]:
+        """Embed each valid element alone, some at a time; what costs most for images."""
+        blocks = zip(torch.split(x.flatten(0, 1), BLOCK_ROWS), torch.split(valid.flatten(), BLOCK_ROWS), strict=True)
+        seen = torch.cat([self.embed(part.unsqueeze(0), there.unsqueeze(0))[0] for part, there in blocks])
+        return seen.reshape(*x.shape[:2], self.embed.out_width)
+
+    def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
+        """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
+        return self.filter_embedded(self.embedded(x, valid), valid, generator)
+
+    @torch.no_grad()
+    def cluster_sets(
+        self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
+    ) -> list[Clustering]:
+        """Filter all sets side by side until nothing is left in any, then put each one's clusters right."""
+        x = x.masked_fill(~valid.unsqueeze(2), 0.0)
+        seen = self.embedded(x, valid)
+        # By value, so that what is drawn by chance does not depend on how the points are arranged.
+        order = by_value(seen, valid)
+        ordered, there = arranged(x, order), valid.gather(1, order)
+        shown = at_most(self.config.max_points, there, generator)
+        passes = self.filter_embedded(arranged(seen, order), shown, generator)
+        # Each set goes on with the same draws, lest one depend on those before it.
+        seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+        for i, state in enumerate(passes):
+            if state:
+                source = Generator(device=generator.device).manual_seed(seed)
+                passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
+        judged = x if self._has_posteriors else seen
+        return [self._decode(*each) for each in zip(judged, valid, passes, strict=True)]
+
+    @torch.no_grad()
+    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
+        """Posteriors where there is a density, unless decoding is faithful; otherwise by which pass takes a point."""
+        if found.n_clusters == 0 or len(x) == 0:
+            return x.new_zeros((len(x), found.n_clusters))
+        if not self._has_posteriors:
+            x = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))[0]
+        return self._belonging(x, found)
+
+    @torch.no_grad()
+    def joint(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
+        """Log-density of any points together with each of the clusters that were found in some set."""
+        extras = found.extras
+        if "mean" in extras:
+            return joint_of(x, extras)
+        if self.density is None:
+            raise ConfigError("A network without a density head knows no densities.")
+        if "log_side" in extras:
+            return turned_log_probs(self.density, x, extras["context"], extras["log_side"]) + extras["log_share"]
+        return log_probs(self.density, x, extras["context"]) + extras["log_share"]
+
+    @property
+    def _has_posteriors(self) -> bool:
+        return self.density is not None and self.config.decoding == "robust"
+
+    def _components(
+        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
+    ) -> dict[str, Tensor]:
+        """What tells the clusters of one set, from what its passes have kept."""
+        if self.density is not None and self._has_posteriors:
+            if isinstance(self.density, GaussianHead):
+                return refine_gaussians(self, self.density, x, shown, passes, generator)
+            return refine_densities(self, self.density, shown, passes, generator, self.config.turns)
+        share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
+        return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
+
+    def _decode(self, x: Float[Tensor, "N X"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
+        """Clusters of one set, the largest first."""
+        labels = torch.full_like(valid, -1, dtype=torch.int64)
+        if not state:
+            return Clustering(labels, 0)
+        points = x[valid]
+        every = Clustering(labels, len(state["log_share"]), extras=state)
+        size = torch.bincount(self._belonging(points, every).argmax(dim=1), minlength=every.n_clusters)
+        order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
+        kept = {name: value[order] for name, value in state.items()}
+        kept["log_share"] = (
+            kept["log_share"].log_softmax(dim=0)
+            if self._has_posteriors
+            else (size[order].to(x.dtype) / len(points)).log()
+        )
+        found = Clustering(labels, len(order), extras=kept)
+        belonging = self._belonging(points, found)
+        labels[valid] = belonging.argmax(dim=1)
+        probabilities = torch.zeros((len(x), len(order)), dtype=x.dtype, device=x.device)
+        probabilities[valid] = belonging
+        return Clustering(labels, len(order), probabilities, found.extras)
+
+    def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
+        """Memberships of points as they are where there are posteriors, else of embedded ones."""
+        if self._has_posteriors:
+            return self.joint(x, found).softmax(dim=1)
+        rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
+        claims = torch.cat([self.claims(part, found.extras) for part in torch.split(x, rows)])
+        return self._shared_out(claims, found.extras["turn"])
+
+    def _shared_out(self, claims: Float[Tensor, "N K"], turn: Int[Tensor, " K"]) -> Float[Tensor, "N K"]:
+        """Memberships by what all passes claim."""
+        return first_come(claims, turn, leftovers_to_first=self.config.decoding == "faithful")
+
+
+def first_come(
+    claims: Float[Tensor, "N K"], turn: Int[Tensor, " K"], *, leftovers_to_first: bool
+) -> Float[Tensor, "N K"]:
+    """Memberships by the logits of passes that come in turn: whom an earlier pass takes, no later one gets.
+
+    Points that no pass takes belong to all of them a little, or wholly to the first.
+    """
+    order = turn.argsort()
+    takers = (claims > 0)[:, order].cumsum(dim=1)
+    earlier = torch.empty_like(takers)
+    earlier[:, order] = takers - (claims > 0)[:, order].long()
+    # Chances over their sum, but such that it cannot be zero.
+    belonging = logsigmoid(claims).masked_fill(earlier > 0, -torch.inf).softmax(dim=1)
+    if leftovers_to_first:
+        first = one_hot(order[0], len(turn)).to(belonging.dtype)
+        belonging = torch.where(takers[:, -1:] > 0, belonging, first)
+    return belonging
+
+
+def arranged(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:
+    """The points of each set, or some of them, in that order."""
+    return x.gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))
