@@ -76,9 +76,10 @@ class Features:
     prepared: Float[Tensor, "M E"]
     classes: Int[Tensor, " M"]
 
-    def of(self, part: Part) -> Bool[Tensor, " M"]:
-        """Which pictures are in classes of that part."""
-        return torch.isin(self.classes % 10, torch.tensor(LAST_DIGITS[part]))
+    def of(self, *parts: Part) -> Bool[Tensor, " M"]:
+        """Which pictures are in classes of these parts."""
+        digits = [digit for part in parts for digit in LAST_DIGITS[part]]
+        return torch.isin(self.classes % 10, torch.tensor(digits))
 
 
 @cache
@@ -120,7 +121,7 @@ def held_out_sets(collection: Collection, part: Part, count: int) -> list[HeldOu
 @final
 @dataclass(frozen=True, eq=False)
 class TrainingTasks:
-    """Sets of training classes, each from one collection, and of classes that do not exist.
+    """Sets of classes that are trained on, each from one collection, and of classes that do not exist.
 
     There are few classes, and a network that knows them by heart is of no use for others. So in some sets each class
     is put elsewhere: its pictures keep their differences from its mean, but the mean becomes a random mixture of those
@@ -128,6 +129,8 @@ class TrainingTasks:
     """
 
     instances: Instances
+    parts: tuple[Part, ...] = ("training",)
+    """Whose classes they are."""
     moved: float = 0.5
     """Share of the sets whose classes are put elsewhere."""
     noise: float = 0.3
@@ -136,8 +139,9 @@ class TrainingTasks:
 
     def __post_init__(self) -> None:
         kept = tuple(
-            _Classes.of(each.prepared[each.of("training")], each.classes[each.of("training")])
+            _Classes.of(each.prepared[used], each.classes[used])
             for each in features().values()
+            for used in [each.of(*self.parts)]
         )
         object.__setattr__(self, "_drawn_from", kept)
 

@@ -25,6 +25,9 @@ METHODS: Final = {
     "dac-anchored": "DAC-AF",
     "dac-anchored-12": "DAC-AF, trained on 2 to 12 classes",
     "abc": "ABC",
+    "dac-anchored-before": "DAC-AF, before",
+    "dac-anchored-12-before": "DAC-AF, trained on 2 to 12 classes, before",
+    "abc-before": "ABC, before",
 }
 METRICS: Final = ("ari", "nmi", "k_error", "seconds")
 HEAD: Final = ("ARI", "NMI", "k-MAE", "s")
@@ -38,10 +41,14 @@ classes, of sizes as in ABC's Algorithm 1. k-means (ten starts) and spectral clu
 have the features, raw or prepared as for the networks (roots, unit length, 128 principal directions of the training
 classes, partly whitened), that did best on the validation classes. DAC was trained on sets of at most 100 pictures
 and four classes as published, and DAC-AF also on the sets of ABC, up to 200 and twelve. DAC-AF compares with its
-anchors, and every picture is one; its cut and ABC's are those with the best ARI on the validation classes. One
-training run each, on a processor, of a few minutes{minutes}. DAC-AF on twelve classes, the baselines on raw features,
-and the joining of clusters that are too small were added after first results on the test classes had been seen; their
-settings are from the validation classes. After ± stands the standard error over sets; s: processor seconds per set."""
+anchors, and every picture is one; how it and ABC read average linkage (the cut, the smallest cluster, whether pictures
+then move between clusters) is what had the best ARI on the validation classes. What is tested was then trained anew on
+the classes for training and for choices together, 140 of Tiny-ImageNet's and 70 of CIFAR-100's, with nothing else
+changed. One such run each, on a processor, of a few minutes{minutes}. After results on the test classes had been seen,
+these were added: DAC-AF on twelve classes, the baselines on raw features, the joining of clusters that are too small,
+the moving of pictures between clusters, and the second training; "before" is what the networks did without the last two.
+All settings are from the validation classes. After ± stands the standard error over sets; s: processor seconds per
+set."""
 NOT_TOLD: Final = ("abc", "dac-anchored", "dac-anchored-12")
 """Methods that were to do better than those that are told the number of clusters."""
 
@@ -55,7 +62,9 @@ def section(folder: Path) -> str:
     }
     if not records:
         return ""
-    minutes = {METHODS[method]: record.settings.get("minutes") for (_, method), record in records.items()}
+    minutes = {
+        METHODS[method]: record.settings.get("minutes") for (_, method), record in records.items() if method in METHODS
+    }
     budgets = ", ".join(f"{title} {taken}" for title, taken in minutes.items() if taken is not None)
     parts = ["\n\n## Embeddings", TEXT.format(minutes=f" ({budgets})" if budgets else "")]
     for data in COLLECTIONS:

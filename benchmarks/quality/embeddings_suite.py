@@ -2,9 +2,10 @@
 
     python -m benchmarks.quality.embeddings_suite [--methods abc,kmeans] --runs FOLDER [--sets 200] [--anew]
 
-DAC and ABC are trained on some classes, and all that can be chosen is chosen on others; then each method clusters the
-same sets of the test classes, one at a time, on one thread. k-means and spectral clustering are told the number of
-clusters. Training goes on where it stopped, and what the results file has already is not measured again.
+DAC and ABC are trained on some classes, and all that can be chosen is chosen on others; then they are trained again, on
+both. Each method clusters the same sets of the test classes, one at a time, on one thread. k-means and spectral
+clustering are told the number of clusters. Training goes on where it stopped, and what the results file has already is
+not measured again.
 """
 
 import argparse
@@ -157,8 +158,8 @@ def measure(
     )
 
 
-def trained(name: str, runs: Path) -> SetModel:
-    """The network of that name, trained as far as it is not yet, and calibrated on the validation sets."""
+def calibrated(name: str, runs: Path) -> SetModel:
+    """The network of that name, trained on the training classes and calibrated on the validation sets."""
     network = NETWORKS[name]
     shown = [one for collection in COLLECTIONS for one in held_out_sets(collection, "validation", VALIDATION_SETS)]
     held_back = [as_batch(one.prepared, one.labels) for one in shown]
@@ -167,26 +168,37 @@ def trained(name: str, runs: Path) -> SetModel:
     return networks.trained(name, network, tasks, runs / name, held_back=held_back, score=adjusted_rand_index)
 
 
+def trained(name: str, runs: Path, config: Any) -> SetModel:
+    """The network of that name, trained on all classes but those of the test, as it was calibrated before."""
+    network = NETWORKS[name]
+    tasks = TrainingTasks(network.checked_instances(), parts=("training", "validation"))
+    model = networks.trained(f"{name}, all classes", network, tasks, runs / f"{name}-all")
+    model.config = config
+    return model
+
+
 def prepared(name: str, runs: Path, out: Path) -> tuple[Settings, Solve]:
     """The method as the validation sets want it; how it does on them is written down."""
     if name in NETWORKS:
-        model = trained(name, runs)
-        network = NETWORKS[name]
+        network, model = NETWORKS[name], calibrated(name, runs)
         taken = minutes(network, TrainingTasks(network.checked_instances()))
         settings: Settings = {**network.settings(model), "minutes": taken}
-        candidates = [(settings, solver(name, settings, model))]
-    else:
-        candidates = [(settings, solver(name, settings, None)) for settings in BASELINES[name]]
-    scores = []
-    for settings, solve in candidates:
-        records = [
-            measure(each, "validation", held_out_sets(each, "validation", VALIDATION_SETS), name, settings, solve)
-            for each in COLLECTIONS
-        ]
-        for record in records:
-            append_line(out, record)
-        scores.append(mean(mean(record.metrics["ari"]) for record in records))
+        _validated(name, settings, solver(name, settings, model), out)
+        return settings, solver(name, settings, trained(name, runs, model.config))
+    candidates = [(settings, solver(name, settings, None)) for settings in BASELINES[name]]
+    scores = [_validated(name, settings, solve, out) for settings, solve in candidates]
     return candidates[scores.index(max(scores))]
+
+
+def _validated(name: str, settings: Settings, solve: Solve, out: Path) -> float:
+    """Mean score of a method on the validation sets, which is written down."""
+    records = [
+        measure(each, "validation", held_out_sets(each, "validation", VALIDATION_SETS), name, settings, solve)
+        for each in COLLECTIONS
+    ]
+    for record in records:
+        append_line(out, record)
+    return mean(mean(record.metrics["ari"]) for record in records)
 
 
 def run(method: str, runs: Path, count: int, out: Path) -> None:

@@ -15,10 +15,12 @@ from torch import Generator, Tensor
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
 from coterie.ops.correlation import (
+    Linkage,
     absorbed,
     average_linkage,
     calibrated_cut,
     calibrated_linkage,
+    climbed,
     contracted,
     cut,
     cut_into,
@@ -104,8 +106,47 @@ def test_calibration_finds_whether_strays_are_clusters() -> None:
     kernel[6, 3:6] = kernel[3:6, 6] = 0.2
     alone, joined = torch.tensor([0, 0, 0, 1, 1, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 1, 1])
     for truth in (alone, joined):
-        at, smallest = calibrated_linkage([kernel], [truth], normalized_mutual_information)
-        assert torch.equal(linked(kernel, at, smallest), by_size(truth))
+        how = calibrated_linkage([kernel], [truth], normalized_mutual_information)
+        assert torch.equal(linked(kernel, how), by_size(truth))
+
+
+def above_cut(kernel: Tensor, labels: Tensor, at: float) -> float:
+    """Sum of how far the pairs that are together are above the cut."""
+    together = (labels.unsqueeze(1) == labels).triu(diagonal=1)
+    return float((kernel - at)[together].sum())
+
+
+@given(st.integers(2, 10), st.integers(0, 10_000), st.floats(0.1, 0.9))
+def test_points_climb_until_no_move_of_one_gains(n: int, seed: int, at: float) -> None:
+    kernel = probabilities(n, seed)
+    labels = by_size(torch.randint(3, (n,), generator=Generator().manual_seed(seed)))
+    found = climbed(kernel, labels, at)
+    assert in_order(found)
+    assert above_cut(kernel, found, at) >= above_cut(kernel, labels, at)
+    for point in range(n):
+        for cluster in range(int(found.max()) + 1):
+            other = found.clone()
+            other[point] = cluster
+            assert above_cut(kernel, other, at) <= above_cut(kernel, found, at) + 1e-6
+    assert torch.equal(climbed(kernel, found, at), found)
+
+
+@given(st.integers(2, 12), st.integers(0, 1000))
+def test_who_climbs_where_does_not_depend_on_the_order(n: int, seed: int) -> None:
+    kernel, source = probabilities(n, seed), Generator().manual_seed(seed)
+    labels, order = by_size(torch.randint(3, (n,), generator=source)), torch.randperm(n, generator=source)
+    found, again = climbed(kernel, labels, 0.5), climbed(kernel[order][:, order], labels[order], 0.5)
+    assert torch.equal(by_size(found[order]), again)
+
+
+def test_a_point_that_linkage_put_wrong_moves() -> None:
+    truth = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    kernel = torch.where(truth.unsqueeze(1) == truth, 0.7, 0.1)
+    kernel[3, 4] = kernel[4, 3] = 0.99  # what merges first never comes apart again
+    wrong = linked(kernel, Linkage(0.3))
+    assert not torch.equal(wrong, truth)
+    assert torch.equal(linked(kernel, Linkage(0.3, climb=True)), truth)
+    assert calibrated_linkage([kernel], [truth], adjusted_rand_score).climb
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))

@@ -47,6 +47,9 @@ class AttentionBasedClustering(AmortizedClusterer):
     smallest : int or None
         Rows that a cluster of "linkage" must have; smaller ones join the cluster that they are most probably with. None
         is what the weights were calibrated to.
+    climb : bool or None
+        Whether rows then move between the clusters of "linkage", one at a time, as long as that raises the
+        probabilities within clusters. None is what the weights were calibrated to.
     max_points : int
         Rows that the kernel is made for; of more, so many are drawn by chance, and the others join by their kernel with
         these. Time and memory grow with the square.
@@ -114,6 +117,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         decode: Decode = "linkage",
         cut: float | None = None,
         smallest: int | None = None,
+        climb: bool | None = None,
         max_points: int = 1000,
         compatibility: Compatibility = "multiplicative",
         scaling: Literal["auto"] | Scaling = "auto",
@@ -126,6 +130,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         self.decode = decode
         self.cut = cut
         self.smallest = smallest
+        self.climb = climb
         self.max_points = max_points
         self.compatibility = compatibility
         self.scaling = scaling
@@ -196,6 +201,7 @@ class AttentionBasedClustering(AmortizedClusterer):
             decode=self.decode,
             cut=config.cut if self.cut is None else self.cut,
             smallest=config.smallest if self.smallest is None else int(self.smallest),
+            climb=config.climb if self.climb is None else self.climb,
             max_points=int(self.max_points),
             n_clusters=None if self.n_clusters is None else int(self.n_clusters),
         )

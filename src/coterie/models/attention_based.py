@@ -23,7 +23,7 @@ from coterie.models.base import Score, SetModel
 from coterie.nn.attention import MAB, AttentionConfig
 from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.compatibility import additive_compatibility
-from coterie.ops.correlation import average_linkage, calibrated_linkage, contracted, cut_into, linked
+from coterie.ops.correlation import Linkage, average_linkage, calibrated_linkage, contracted, cut_into, linked
 from coterie.ops.orders import at_most, by_value
 from coterie.ops.spectral import eigengap, spectral_labels
 from coterie.structures import Clustering, Loss, TaskBatch
@@ -85,6 +85,8 @@ class AttentionBasedConfig:
     """Mean probability down to which average linkage joins clusters."""
     smallest: int = 1
     """Points that a cluster of average linkage must have; smaller ones join those that they are most probably with."""
+    climb: bool = False
+    """Whether points then move between these clusters, as long as that raises the probabilities within them."""
     n_clusters: int | None = None
     """How many clusters there are to be; None leaves it to the kernel."""
     max_points: int = 1000
@@ -232,14 +234,13 @@ class AttentionBasedModel(SetModel):
         return Loss(surprise.mean(), {"right_pairs": float(right.mean())})
 
     def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> AttentionBasedConfig:
-        """The configuration with the cut, and the smallest size of clusters, that do best."""
+        """The configuration with the way to read average linkage that does best."""
         kernels, truths = [], []
         for batch in batches:
             for kernel, labels, valid in zip(self.kernel(batch.x, batch.valid), batch.labels, batch.valid, strict=True):
                 kernels.append(kernel[valid][:, valid])
                 truths.append(labels[valid])
-        cut, smallest = calibrated_linkage(kernels, truths, score)
-        return replace(self.config, cut=cut, smallest=smallest)
+        return replace(self.config, **calibrated_linkage(kernels, truths, score)._asdict())
 
     @torch.no_grad()
     def cluster_sets(
@@ -298,7 +299,7 @@ class AttentionBasedModel(SetModel):
         if n_clusters is None and config.decode == "contraction":
             return contracted(kernel)
         if n_clusters is None:
-            return linked(kernel, config.cut, config.smallest)
+            return linked(kernel, Linkage(config.cut, config.smallest, config.climb))
         return cut_into(average_linkage(kernel), n_clusters)
 
     def _embedded(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N H"]:

@@ -28,7 +28,7 @@ from coterie.models.filtering_refinement import Passes
 from coterie.nn.attention import MAB, PMA, AttentionConfig, Comparison, ISABStack
 from coterie.nn.density import Density, density_head
 from coterie.nn.vision import ElementEncoder
-from coterie.ops.correlation import calibrated_linkage, linked
+from coterie.ops.correlation import Linkage, calibrated_linkage, linked
 from coterie.structures import Loss, TaskBatch
 
 __all__ = ["DacConfig", "DacModel", "Density", "Filtered"]
@@ -238,19 +238,19 @@ class DacModel(FilteringModel):
         if len(x) == 0:
             return {}
         kernel = pair_kernel(self, x)
-        cluster = linked(kernel, self.config.cut, self.config.smallest)
+        cluster = linked(kernel, Linkage(self.config.cut, self.config.smallest, self.config.climb))
         found = self.filter_around(x.unsqueeze(0), None, medoids(kernel, cluster).unsqueeze(0))
         states = [_state_of(found, row, count, row) for row, count in enumerate(cluster.bincount())]
         return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
     def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
-        """The configuration with the cut and the smallest clusters that do best, where all points are anchors."""
+        """The configuration with the way to read average linkage that does best, where all points are anchors."""
         if self.config.decoding != "kernel":
             return self.config
         sets = [each for batch in batches for each in zip(batch.x, batch.valid, batch.labels, strict=True)]
         kernels = [pair_kernel(self, self.embed(x[there].unsqueeze(0))[0]) for x, there, _ in sets]
-        cut, smallest = calibrated_linkage(kernels, [labels[there] for _, there, labels in sets], score)
-        return replace(self.config, cut=cut, smallest=smallest)
+        found = calibrated_linkage(kernels, [labels[there] for _, there, labels in sets], score)
+        return replace(self.config, **found._asdict())
 
     def claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
         """Logits by which each pass, by itself, would take each embedded point."""

@@ -68,6 +68,8 @@ class DacConfig:
     """Mean probability down to which that tree joins clusters."""
     smallest: int = 1
     """Points that a cluster of that tree must have; smaller ones join those that they are most probably with."""
+    climb: bool = False
+    """Whether points then move between these clusters, as long as that raises the probabilities within them."""
     turns: int = 1
     """Sides that clusters with a flow are described from in the end, in the plane: for tasks without a direction."""
     max_passes: int = 50

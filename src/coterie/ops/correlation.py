@@ -1,13 +1,13 @@
 """The partition that probabilities of belonging together call for (a correlation clustering).
 
 A kernel holds, for each pair of points, the probability that they are in one cluster. Two ways to read a partition off
-it, neither told the number of clusters: a tree of merges by the mean probability between clusters, cut somewhere; and
-joining whatever the summed log-odds say belongs together.
+it, neither told the number of clusters: a tree of merges by the mean probability between clusters, cut somewhere, after
+which points may still move; and joining whatever the summed log-odds say belongs together.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,10 @@ CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
 """Cuts to choose from."""
 SMALLEST = (1, 2, 3, 4, 5)
 """Numbers of points to choose from, which a cluster must have to stay one."""
+LEAST_GAIN = 1e-9
+"""What a move must gain: less may be a matter of rounding, and go back and forth."""
+MOVES_PER_POINT = 10
+"""Moves, over the number of points, after which no more are made."""
 
 
 @final
@@ -146,23 +150,74 @@ def absorbed(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], smallest: 
     return by_size(torch.where(stays, own, nearest)[labels])
 
 
-def linked(kernel: Float[Tensor, "N N"], at: float, smallest: int) -> Int[Tensor, " N"]:
+def climbed(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], at: float) -> Int[Tensor, " N"]:
+    """Let points move to other clusters, one at a time, as long as that makes the partition better.
+
+    A partition is as good as the sum, over all pairs within clusters, of how far their probability is above the cut:
+    what linkage, which never takes a merge back, only climbs towards. The move that gains most comes first. No cluster
+    is opened, but one may be left by all.
+
+    Parameters
+    ----------
+    kernel : tensor (N, N)
+        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
+    labels : integer tensor (N,)
+        Clusters, 0..K-1, all in use.
+    at : float
+        The cut.
+
+    Returns
+    -------
+    integer tensor (N,)
+        Clusters, from the largest down.
+    """
+    above = kernel.detach().cpu().double().numpy() - at
+    np.fill_diagonal(above, 0.0)
+    own: npt.NDArray[np.int64] = labels.cpu().numpy().copy()
+    points = np.arange(len(own))
+    # Of each point with the members of each cluster; a move changes two of the columns.
+    sums = above @ np.eye(own.max() + 1)[own]
+    for _ in range(MOVES_PER_POINT * len(own)):
+        gains = sums - sums[points, own][:, None]
+        best = gains.argmax(axis=1)
+        point = int(gains[points, best].argmax())
+        if gains[point, best[point]] <= LEAST_GAIN:
+            break
+        sums[:, own[point]] -= above[point]
+        sums[:, best[point]] += above[point]
+        own[point] = best[point]
+    return by_size(torch.from_numpy(own).to(kernel.device))
+
+
+class Linkage(NamedTuple):
+    """How clusters are read off by average linkage."""
+
+    cut: float
+    """Mean probability down to which clusters join."""
+    smallest: int = 1
+    """Points that a cluster must have to stay one."""
+    climb: bool = False
+    """Whether points move afterwards."""
+
+
+def linked(kernel: Float[Tensor, "N N"], how: Linkage) -> Int[Tensor, " N"]:
     """Labels by average linkage down to a cut, without clusters that are too small."""
-    return absorbed(kernel, cut(average_linkage(kernel), at), smallest)
+    labels = absorbed(kernel, cut(average_linkage(kernel), how.cut), how.smallest)
+    return climbed(kernel, labels, how.cut) if how.climb else labels
 
 
 def calibrated_linkage(
     kernels: Sequence[Float[Tensor, "_ _"]],
     truths: Sequence[Int[Tensor, " _"]],
     score: Callable[[Tensor, Tensor], float],
-) -> tuple[float, int]:
-    """The cut of average linkage that does best over sets whose clusters are known, then the smallest cluster."""
+) -> Linkage:
+    """The cut that does best over sets whose clusters are known, then the smallest cluster and whether points move."""
     at = calibrated_cut(kernels, truths, CUTS, score)
-    total = np.zeros(len(SMALLEST))
+    candidates = [Linkage(at, smallest, climb) for climb in (False, True) for smallest in SMALLEST]
+    total = np.zeros(len(candidates))
     for kernel, truth in zip(kernels, truths, strict=True):
-        labels = cut(average_linkage(kernel), at)
-        total += [score(truth.cpu(), absorbed(kernel, labels, smallest).cpu()) for smallest in SMALLEST]
-    return at, SMALLEST[int(total.argmax())]
+        total += [score(truth.cpu(), linked(kernel, how).cpu()) for how in candidates]
+    return candidates[int(total.argmax())]
 
 
 def contracted(kernel: Float[Tensor, "N N"], bias: float = 0.0) -> Int[Tensor, " N"]:
