@@ -18,6 +18,7 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, to_dict
 from coterie.models import MODELS
 from coterie.models.act_st import ActStConfig, ActStModel
+from coterie.models.amcp import AmcpConfig, AmcpModel
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
 from coterie.models.base import ClusterModel, build
 from coterie.models.clam import ClamConfig, ClamModel
@@ -82,6 +83,11 @@ def _dac(**settings: Any) -> Case:
     return _set_model(DacModel, DacConfig(2, **(SMALL | {"mask_depth": 1, "context_width": 8} | settings)))
 
 
+def _amcp(**settings: Any) -> Case:
+    small = {"width": 8, "hidden": 16, "depth": 1, "em_steps": 2, "context_width": 8}
+    return _set_model(AmcpModel, AmcpConfig(2, **(small | settings)))
+
+
 def _attention_based(**settings: Any) -> Case:
     return _set_model(
         AttentionBasedModel, AttentionBasedConfig(2, **({"width": 16, "heads": 2, "depth": 1} | settings))
@@ -90,6 +96,17 @@ def _attention_based(**settings: Any) -> Case:
 
 CASES: dict[tuple[str, str], Case] = {
     ("act-st", "ours"): _set_model(ActStModel, ActStConfig(2, most_clusters=5, decoder_depth=1, **SMALL)),
+    ("amcp", "ours"): _amcp(),
+    ("amcp", "transport"): _amcp(e_step="transport", sinkhorn_steps=4),
+    ("amcp", "anchored"): _amcp(filtering="anchored", moments=2, kernel="linear"),
+    ("amcp", "flow"): _amcp(density="flow", kernel="neural"),
+    ("amcp", "no density"): _amcp(density="none", smallest=3),
+    ("amcp", "previous updated"): _amcp(update_previous=True, decoding="faithful"),
+    ("amcp", "faithful"): _amcp(
+        e_step="transport", sinkhorn_steps=4, references="decoded", moments=0, decoding="faithful", em_steps=1
+    ),
+    ("amcp", "drawn"): _amcp(max_points=8),
+    ("amcp", "encoded"): _amcp(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("attention-based", "ours"): _attention_based(),
     ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),
     ("attention-based", "faithful"): _attention_based(
@@ -126,6 +143,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
+    ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
     ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
 }
 

@@ -5,7 +5,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import silhouette_score
+from sklearn.metrics import normalized_mutual_info_score, silhouette_score
 
 from coterie import metrics
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information, silhouettes
@@ -37,7 +37,7 @@ def test_silhouettes_of_partitions_with_unlike_numbers_of_clusters() -> None:
 def test_labels_that_no_row_has_count_for_nothing() -> None:
     x = rows(20)
     labels = np.arange(20) % 2
-    np.testing.assert_array_equal(silhouettes(x, labels[None] * 6 + 1), silhouettes(x, labels[None]))
+    np.testing.assert_allclose(silhouettes(x, labels[None] * 6 + 1), silhouettes(x, labels[None]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("cells", [1, 100, 1000, 7000])
@@ -97,6 +97,25 @@ def test_scores_do_not_depend_on_the_names_of_clusters(seed: int) -> None:
     for score in (adjusted_rand_index, normalized_mutual_information, matched_accuracy):
         assert score(truth, renamed) == pytest.approx(score(truth, labels))
         assert score(truth, rng.permutation(4)[truth]) == pytest.approx(1.0)
+
+
+@given(st.integers(0, 10_000))
+def test_information_is_shared_over_either_mean(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth, labels = rng.integers(2, size=40), rng.integers(6, size=40)
+    geometric = normalized_mutual_information(truth, labels, mean="geometric")
+    assert geometric == pytest.approx(normalized_mutual_info_score(truth, labels, average_method="geometric"))
+    # The geometric mean is never the larger one.
+    assert geometric >= normalized_mutual_information(truth, labels) - 1e-12
+
+
+def test_means_of_entropies_differ_where_entropies_do() -> None:
+    halves, quarters = np.arange(8) // 4, np.arange(8) // 2
+    # One bit is shared, of one and of two.
+    assert normalized_mutual_information(halves, quarters) == pytest.approx(2 / 3)
+    assert normalized_mutual_information(halves, quarters, mean="geometric") == pytest.approx(2**-0.5)
+    for mean in ("arithmetic", "geometric"):
+        assert normalized_mutual_information(halves, 1 - halves, mean=mean) == pytest.approx(1.0)
 
 
 @given(st.integers(0, 10_000))

@@ -23,6 +23,7 @@ from coterie.errors import InputError
 from coterie.models.act_st import ActStModel
 from coterie.models.base import SetModel
 from coterie.models.dac import DacModel
+from coterie.models.filtering import FilteringModel
 from coterie.models.filtering_refinement import STEPS, TRUST
 from coterie.models.ncp import NcpModel
 from coterie.nn.density import FlowHead
@@ -87,43 +88,47 @@ def true_parameters() -> Method:
 
 def dac(weights: str) -> Method:
     """DAC with our decoding."""
-    return _dac("dac", weights, decoding="robust")
+    return filtering("dac", DacModel, weights, decoding="robust")
 
 
 def dac_faithful_decoding(weights: str) -> Method:
     """DAC with the published decoding: every point goes through the network, and each pass keeps what it takes."""
-    return _dac("dac-faithful-decoding", weights, decoding="faithful", max_points=NO_LIMIT)
+    return filtering("dac-faithful-decoding", DacModel, weights, decoding="faithful", max_points=NO_LIMIT)
 
 
-def _dac(name: str, weights: str, **settings: Setting) -> Method:
-    def prepare() -> Solve:
-        model = load_model(DacModel, weights, **settings)
+def filtering(name: str, kind: type[FilteringModel], weights: str, **settings: Setting) -> Method:
+    """A method that takes one cluster after the other out of a set."""
+    return Method(
+        name, {"weights": weights, "seed": SEED, **settings}, lambda: solver(load_model(kind, weights, **settings))
+    )
 
-        def solve(one: LabelledSet) -> Answer:
-            found = model.cluster(one.x, Generator().manual_seed(SEED))
-            return Answer(found.labels, lambda: model.joint(one.x, found).logsumexp(dim=1).mean())
 
-        return solve
+def solver(model: FilteringModel) -> Solve:
+    """How a model that filters, and has a density, answers."""
 
-    return Method(name, {"weights": weights, "seed": SEED, **settings}, prepare)
+    def solve(one: LabelledSet) -> Answer:
+        found = model.cluster(one.x, Generator().manual_seed(SEED))
+        return Answer(found.labels, lambda: model.joint(one.x, found).logsumexp(dim=1).mean())
+
+    return solve
 
 
 def act_st(weights: str) -> Method:
     """ACT-ST: a whole mixture from one pass."""
+    return Method("act-st", {"weights": weights}, lambda: act_st_solver(load_model(ActStModel, weights)))
 
-    def prepare() -> Solve:
-        model = load_model(ActStModel, weights)
 
-        @torch.no_grad()
-        def solve(one: LabelledSet) -> Answer:
-            x, valid = one.x.unsqueeze(0), torch.ones((1, len(one.x)), dtype=torch.bool)
-            mixture = model.find(x, valid)
-            labels = mixture.clusterings(x, valid)[0].labels
-            return Answer(labels, lambda: mixture.joint(x).logsumexp(dim=2).mean())
+def act_st_solver(model: ActStModel) -> Solve:
+    """How ACT-ST answers."""
 
-        return solve
+    @torch.no_grad()
+    def solve(one: LabelledSet) -> Answer:
+        x, valid = one.x.unsqueeze(0), torch.ones((1, len(one.x)), dtype=torch.bool)
+        mixture = model.find(x, valid)
+        labels = mixture.clusterings(x, valid)[0].labels
+        return Answer(labels, lambda: mixture.joint(x).logsumexp(dim=2).mean())
 
-    return Method("act-st", {"weights": weights}, prepare)
+    return solve
 
 
 def ncp(weights: str, n_samples: int) -> Method:

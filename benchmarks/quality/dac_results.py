@@ -25,6 +25,10 @@ METHODS: Final = {
     "true-parameters": "true parameters",
     "dac": "DAC",
     "dac-faithful-decoding": "DAC, published decoding",
+    "amcp": "AMCP",
+    "amcp-star": "AMCP*",
+    "amcp-faithful-decoding": "AMCP, as the passes made it",
+    "amcp-star-faithful-decoding": "AMCP*, as the passes made it",
     "act-st": "ACT-ST",
     "vbdpm": "VBDPM",
     "vbdpm-informed": "VBDPM, told the generator's widths",
@@ -96,8 +100,8 @@ SPEED_TARGETS: Final = (
 class DacPage:
     """All records of DAC's suite, and the sections made of them."""
 
-    def __init__(self, folder: Path) -> None:
-        self.records = read_lines(folder / "dac.jsonl", SetsRecord)
+    def __init__(self, folder: Path, *files: str) -> None:
+        self.records = [record for file in files or ("dac.jsonl",) for record in read_lines(folder / file, SetsRecord)]
         speed = folder / "speed_dac.jsonl"
         lines = speed.read_text(encoding="utf-8").splitlines() if speed.is_file() else []
         self.speed: list[dict[str, Any]] = [json.loads(line) for line in lines]

@@ -1,5 +1,6 @@
 """One look for all pictures: colours, fonts, and grids of panels."""
 
+import math
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ PALETTE: Final = (
 )
 INK: Final = "#222222"
 FAINT: Final = "#999999"
+MARGIN: Final = 2
+"""Pixels between pictures of a montage."""
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9,
     "axes.titlesize": 9,
@@ -51,6 +54,26 @@ def panels(rows: int, columns: int, *, width: float = 2.1, height: float = 2.1, 
 def dots(axis: Axes, points: Floats, **options: Any) -> None:
     """Draw points (N, 2)."""
     axis.scatter(points[:, 0], points[:, 1], **options)
+
+
+def montage(pictures: Floats, per_row: int, least_rows: int = 1) -> Floats:
+    """Square grey pictures (M, H * H), from 0 to 1, in rows, dark on white, with room for so many rows at least."""
+    length = math.isqrt(pictures.shape[1])
+    pitch = length + MARGIN
+    n_rows = max(least_rows, -(-len(pictures) // per_row))
+    sheet = np.ones((n_rows * pitch + MARGIN, per_row * pitch + MARGIN))
+    for place, picture in enumerate(pictures.reshape(-1, length, length)):
+        top, left = (MARGIN + pitch * turn for turn in divmod(place, per_row))
+        sheet[top : top + length, left : left + length] = 1 - picture
+    return sheet
+
+
+def show_montage(axis: Axes, pictures: Floats, per_row: int, least_rows: int = 1) -> None:
+    """Draw such a sheet, at the top of its panel."""
+    sheet = montage(pictures, per_row, least_rows)
+    axis.imshow(sheet, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
+    axis.set(xticks=[], yticks=[])
+    axis.set_anchor("N")
 
 
 def matched_colours(truth: Labels, labels: Labels) -> list[str]:

@@ -15,17 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import matplotlib as mpl
-import numpy as np
-import numpy.typing as npt
 import torch
-from jaxtyping import Float
 from matplotlib import pyplot as plt
-from matplotlib.axes import Axes
-from torch import Generator, Tensor
+from torch import Generator
 
 from benchmarks.quality.commands import exit_status, named
-from benchmarks.quality.drawing import STYLE, panels, save
-from benchmarks.quality.emnist_sets import SIDE, HeldOutSet, tasks
+from benchmarks.quality.drawing import STYLE, panels, save, show_montage
+from benchmarks.quality.emnist_sets import HeldOutSet, tasks
 from benchmarks.quality.emnist_suite import trained
 from coterie.errors import InputError
 from coterie.estimators.base import one_thread
@@ -43,10 +39,6 @@ PER_ROW: Final = 8
 """Pictures in a row of a block."""
 MANY_PER_ROW: Final = 14
 """The same where most of the set is shown."""
-MARGIN: Final = 2
-"""Pixels between pictures."""
-
-Greys = npt.NDArray[np.float64]
 
 
 def sets() -> Iterator[HeldOutSet]:
@@ -74,7 +66,7 @@ def draw_filtering(model: DacModel, folder: Path) -> None:
             raise InputError("The network takes no picture of a set in its first pass. Train it for longer.")
         generated = model.density.sample(found.context, int(inside.sum()), Generator().manual_seed(SEED))[0]
         for axis, pictures, width in zip(row, (one.x[inside], generated, one.x[~inside]), widths, strict=True):
-            _show(axis, montage(pictures, width))
+            show_montage(axis, pictures.numpy(), width)
     for axis, title in zip(axes[0], ("in the cluster", "generated from its description", "the others"), strict=True):
         axis.set_title(title)
     save(figure, folder, "dac-emnist-filtering.png")
@@ -92,27 +84,10 @@ def draw_clusters(model: DacModel, folder: Path) -> None:
         columns = max(N_CLASSES, found.n_clusters)
         for cluster, axis in enumerate(part.subplots(1, columns)):
             if cluster < found.n_clusters:
-                _show(axis, montage(one.x[found.labels == cluster], PER_ROW, largest))
+                show_montage(axis, one.x[found.labels == cluster].numpy(), PER_ROW, largest)
             else:
                 axis.set_axis_off()
     save(figure, folder, "dac-emnist.png")
-
-
-def montage(pictures: Float[Tensor, "M D"], per_row: int, least_rows: int = 1) -> Greys:
-    """Pictures in rows, dark on white, with room for so many rows at least."""
-    side = SIDE + MARGIN
-    n_rows = max(least_rows, -(-len(pictures) // per_row))
-    sheet = np.ones((n_rows * side + MARGIN, per_row * side + MARGIN))
-    for place, picture in enumerate(pictures.reshape(-1, SIDE, SIDE).double().numpy()):
-        top, left = (MARGIN + side * turn for turn in divmod(place, per_row))
-        sheet[top : top + SIDE, left : left + SIDE] = 1 - picture
-    return sheet
-
-
-def _show(axis: Axes, picture: Greys) -> None:
-    axis.imshow(picture, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
-    axis.set(xticks=[], yticks=[])
-    axis.set_anchor("N")
 
 
 PARTS: Final[MappingProxyType[str, Callable[[DacModel, Path], None]]] = MappingProxyType(

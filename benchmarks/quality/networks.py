@@ -95,6 +95,7 @@ def trained(
     score: Score = normalized_mutual_information,
     start: Mapping[str, Tensor] | None = None,
     on_log: Callable[[Progress], None] | None = None,
+    watch: Callable[[Model], dict[str, float]] | None = None,
 ) -> Model:
     """A network after all its steps, calibrated if there is something to calibrate with.
 
@@ -116,20 +117,26 @@ def trained(
         Weights to begin with, by name; the others are random.
     on_log : callable, optional
         Called after every step instead of printing lines.
+    watch : callable, optional
+        What is measured of the network as often as ``evaluate_every`` has it, instead of the loss on those sets.
     """
     generator = Generator().manual_seed(SEED)
     model = build(network.kind, network.config, generator)
     if start is not None:
         model.load_state_dict({**model.state_dict(), **start})
     batches = task_batches(tasks, batch_size=network.batch_size, generator=generator)
-    watched = held_back if network.training.evaluate_every else ()
+    evaluate: Callable[[], dict[str, float]] | None = None
+    if watch is not None:
+        evaluate = partial(watch, model)
+    elif held_back and network.training.evaluate_every:
+        evaluate = partial(held_out_loss, model, held_back)
     train(
         model,
         batches,
         network.training,
         generator=generator,
         on_log=partial(_say, name) if on_log is None else on_log,
-        evaluate=(lambda: held_out_loss(model, watched)) if watched else None,
+        evaluate=evaluate,
         folder=folder,
     )
     model.eval()
@@ -161,7 +168,7 @@ def _say(name: str, progress: Progress) -> None:
     if progress.step % SAY_EVERY and progress.evaluation is None:
         return
     parts = "".join(f", {part} {value:.3f}" for part, value in progress.parts.items())
-    held_back = "" if progress.evaluation is None else f", held back {progress.evaluation['loss']:.4f}"
+    held_back = "".join(f", held back {part} {value:.4f}" for part, value in (progress.evaluation or {}).items())
     left = progress.seconds_left / 60
     print(
         f"{name}, step {progress.step} of {progress.steps}: loss {progress.loss:.4f}{parts}{held_back}, "

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from benchmarks.quality import (
     abc_results,
+    amcp_results,
     cifar_results,
     clam_data,
     dac_results,
@@ -283,6 +284,7 @@ class Page:
             "defaults": self.defaults,
             "speeds": self.speeds,
             **dac_results.sections(RESULTS),
+            **amcp_results.sections(RESULTS),
             "abc_circles": lambda: abc_results.section(RESULTS),
             **omniglot_results.sections(RESULTS),
             "embeddings": lambda: embeddings_results.section(RESULTS),

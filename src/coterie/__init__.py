@@ -4,16 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from coterie.estimators.amcp import AMCP
     from coterie.estimators.attention_based import AttentionBasedClustering
     from coterie.estimators.clam import ClAM
     from coterie.estimators.coterie import Coterie
     from coterie.estimators.dac import DAC
 
 __version__ = "0.1.0"
-__all__ = ["DAC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__"]
+__all__ = ["AMCP", "DAC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__"]
 
 # Public names and where they live; torch is imported when one of them is first used.
 _HOMES = {
+    "AMCP": "coterie.estimators.amcp",
     "AttentionBasedClustering": "coterie.estimators.attention_based",
     "ClAM": "coterie.estimators.clam",
     "Coterie": "coterie.estimators.coterie",

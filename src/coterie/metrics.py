@@ -1,6 +1,6 @@
 """How good a clustering is: against known labels, or by itself."""
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,9 +18,11 @@ def adjusted_rand_index(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
     return float(adjusted_rand_score(truth, labels))
 
 
-def normalized_mutual_information(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
+def normalized_mutual_information(
+    truth: npt.ArrayLike, labels: npt.ArrayLike, *, mean: Literal["arithmetic", "geometric"] = "arithmetic"
+) -> float:
     """Shared information of two partitions over the mean of their entropies; 1 if equal."""
-    return float(normalized_mutual_info_score(truth, labels))
+    return float(normalized_mutual_info_score(truth, labels, average_method=mean))
 
 
 def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:

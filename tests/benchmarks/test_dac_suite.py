@@ -129,20 +129,20 @@ def test_networks_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_interrupted_run_goes_on(tmp_path: Path) -> None:
     out = tmp_path / "dac.jsonl"
     method = dac_methods.true_parameters()
-    interrupted = dac_suite.run(1, SMALL, method, 3, out)
+    interrupted = dac_suite.SUITE.run(1, SMALL, method, 3, out)
     first = next(interrupted)
     interrupted.close()
-    later = list(dac_suite.run(1, SMALL, method, 3, out))
+    later = list(dac_suite.SUITE.run(1, SMALL, method, 3, out))
     assert [first.batch, *(record.batch for record in later)] == [0, 1, 2]
-    assert list(dac_suite.run(1, SMALL, method, 3, out)) == []
+    assert list(dac_suite.SUITE.run(1, SMALL, method, 3, out)) == []
     assert read_lines(out, SetsRecord) == [first, *later]
-    whole = list(dac_suite.run(1, SMALL, method, 3, tmp_path / "again.jsonl"))
+    whole = list(dac_suite.SUITE.run(1, SMALL, method, 3, tmp_path / "again.jsonl"))
     assert [record.metrics for record in whole] == [first.metrics, *(record.metrics for record in later)]
 
 
 def test_only_the_first_sets_are_timed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dac_suite, "TIMED_SETS", 15)
-    records = list(dac_suite.run(1, SMALL, dac_methods.true_parameters(), 2, tmp_path / "dac.jsonl"))
+    records = list(dac_suite.SUITE.run(1, SMALL, dac_methods.true_parameters(), 2, tmp_path / "dac.jsonl"))
     timed = [seconds is not None for record in records for seconds in record.seconds]
     assert timed == [True] * 15 + [False] * 5
 

@@ -10,7 +10,7 @@ import torch
 from torch import Generator
 
 from benchmarks.quality import emnist_figures, emnist_results, emnist_sets, emnist_suite
-from benchmarks.quality.emnist_figures import montage
+from benchmarks.quality.drawing import MARGIN, montage
 from benchmarks.quality.emnist_sets import SIDE, HeldOutSet, Sizes, held_out_sets, part_of, pictures, tasks
 from benchmarks.quality.emnist_suite import EmnistRecord, Stage, log_likelihood
 from benchmarks.quality.records import append_line, read_lines
@@ -148,13 +148,13 @@ def test_section_has_printed_numbers_beside_ours(tmp_path: Path) -> None:
 
 
 def test_pictures_stand_in_rows_dark_on_white() -> None:
-    sheet = montage(torch.ones((11, SIDE**2)), 10)
-    side = SIDE + emnist_figures.MARGIN
+    sheet = montage(np.ones((11, SIDE**2)), 10)
+    side = SIDE + MARGIN
     assert sheet.shape == (2 * side + 2, 10 * side + 2)
     assert (1 - sheet).sum() == 11 * SIDE**2
     assert sheet[side + 2, 2] == 0
     assert sheet[side + 2, side + 2] == 1
-    assert montage(torch.ones((0, SIDE**2)), 10, least_rows=3).shape == (3 * side + 2, 10 * side + 2)
+    assert montage(np.ones((0, SIDE**2)), 10, least_rows=3).shape == (3 * side + 2, 10 * side + 2)
 
 
 def test_drawn_sets_have_all_classes() -> None:

@@ -13,6 +13,7 @@ from coterie.cli.summary import Verdict
 from coterie.data.columns import Array, Table
 from coterie.errors import InputError
 from coterie.estimators import ESTIMATORS
+from coterie.estimators.amcp import AMCP
 from coterie.estimators.attention_based import AttentionBasedClustering
 from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
@@ -38,6 +39,7 @@ _NOT_TAKEN: dict[str, dict[str, str]] = {
     },
     "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
     "attention-based": _OF_COTERIE,
+    "amcp": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
 }
 """Options that a method does not take, and why, or what to do."""
 
@@ -79,7 +81,7 @@ def check_seed(seed: int) -> None:
 @contextmanager
 def estimator_at_work(
     request: ClusterRequest, n_clusters: int | Literal["auto"], narrator: Narrator
-) -> Iterator[AttentionBasedClustering | ClAM | Coterie | DAC]:
+) -> Iterator[AMCP | AttentionBasedClustering | ClAM | Coterie | DAC]:
     """Lend the estimator, and show what it does meanwhile; what the user left open is left to the method."""
     chosen = {
         "effort": request.effort,
@@ -105,6 +107,8 @@ def estimator_at_work(
             yield ClAM(n_clusters, on_progress=on_progress, **settings)
         elif request.method == "attention-based":
             yield AttentionBasedClustering(asked, on_progress=on_progress, **settings)
+        elif request.method == "amcp":
+            yield AMCP(on_progress=on_progress, **settings)
         else:
             yield DAC(on_progress=on_progress, **settings)
 

@@ -34,7 +34,7 @@ Method = Annotated[
         "--method",
         metavar="NAME",
         help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
-        "(learns from the table itself), dac or attention-based (learned beforehand, from other sets).",
+        "(learns from the table itself), dac, amcp or attention-based (learned beforehand, from other sets).",
     ),
 ]
 LearnMethod = Annotated[
@@ -42,7 +42,7 @@ LearnMethod = Annotated[
     typer.Option(
         "--method",
         metavar="NAME",
-        help="What learns: dac from a table, attention-based from a folder.",
+        help="What learns: dac or amcp from a table, attention-based from a folder.",
         show_default=False,
     ),
 ]
@@ -51,8 +51,8 @@ Weights = Annotated[
     typer.Option(
         "--weights",
         metavar="NAME|FILE",
-        help="With dac and attention-based: what was learned beforehand; weights that ship, by name, or a file that "
-        "learn wrote. By default those that ship for points in the plane, or for images.",
+        help="With dac, amcp and attention-based: what was learned beforehand; weights that ship, by name, or a file "
+        "that learn wrote. By default those that ship for points in the plane, or for images.",
         show_default=False,
     ),
 ]
@@ -101,7 +101,7 @@ LearnTruth = Annotated[
 Clusters = Annotated[
     str,
     typer.Option(
-        "-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out, as dac always does."
+        "-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out, as dac and amcp always do."
     ),
 ]
 Effort = Annotated[

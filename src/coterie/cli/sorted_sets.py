@@ -19,6 +19,7 @@ from coterie.cli.runs import followed
 from coterie.cli.summary import has_value
 from coterie.data.columns import Array, Table
 from coterie.errors import InputError, TableError, WeightsError
+from coterie.estimators.amcp import AMCP
 from coterie.estimators.amortized import EVALUATIONS
 from coterie.estimators.dac import DAC
 from coterie.estimators.features import encode_tasks
@@ -27,7 +28,7 @@ from coterie.registry import file_digest, load_pretrained, pretrained_path
 from coterie.training import TrainConfig
 from coterie.training.state import claim
 
-_LEARNERS = ("dac",)
+_LEARNERS: dict[str, type[DAC] | type[AMCP]] = {"dac": DAC, "amcp": AMCP}
 _FROM_NOTHING = "none"
 
 
@@ -53,13 +54,17 @@ def learn_from_sets(request: LearnRequest, narrator: Narrator) -> None:
         sets = _split(load(replace(reading, ids=request.sets)))
     for note in sets.notes:
         narrator.say(f"note: {note}")
-    start = _start(request.weights, sets.n_features, narrator)
+    learner = _LEARNERS[request.method or "dac"]
+    start = _start(learner, request.weights, sets.n_features, narrator)
     folder = model_path.with_suffix(".run") if request.folder is None else Path(request.folder)
-    claim(folder, {"sets": sets.digest, "seed": seed, "steps": steps, "start": _digest_of(start)})
+    claim(
+        folder,
+        {"method": learner.method, "sets": sets.digest, "seed": seed, "steps": steps, "start": _digest_of(start)},
+    )
     what = f"Learning {model_path.stem}"
     save_every = min(TrainConfig(steps).save_every, max(1, steps // EVALUATIONS))
     with followed(what, folder, narrator, save_every=save_every, tensorboard=request.tensorboard) as on_log:
-        model = DAC(start, random_state=seed, on_progress=on_log).learn(sets.tasks, steps=steps, folder=folder)
+        model = learner(start, random_state=seed, on_progress=on_log).learn(sets.tasks, steps=steps, folder=folder)
     with narrator.phase("Writing"), outputs.staged() as staged:
         if staged.model is not None:
             model.save(staged.model)
@@ -67,7 +72,7 @@ def learn_from_sets(request: LearnRequest, narrator: Narrator) -> None:
         took = time_in_words(seconds_trained(folder))
         sys.stdout.write(f"{model_path.stem}: {steps:,} steps in {took}\n{_outcome(model.evaluation_, sets)}\n")
     narrator.say(f"wrote {model_path}")
-    narrator.say(f"another set is clustered by: coterie cluster FILE --method dac --weights {model_path}")
+    narrator.say(f"another set is clustered by: coterie cluster FILE --method {learner.method} --weights {model_path}")
 
 
 def _check(request: LearnRequest, seed: int, steps: int) -> Path:
@@ -134,13 +139,13 @@ def _rows(table: Table, rows: Array, source: str) -> Table:
     return replace(table, columns=tuple(column[rows] for column in table.columns), side={}, source=source)
 
 
-def _start(weights: str | None, n_features: int, narrator: Narrator) -> str | None:
+def _start(learner: type[DAC] | type[AMCP], weights: str | None, n_features: int, narrator: Narrator) -> str | None:
     """Weights to begin from; None for nothing."""
     if weights == _FROM_NOTHING:
         return None
-    named = str(DAC().weights) if weights is None else weights
+    named = str(learner().weights) if weights is None else weights
     _, card = load_pretrained(named)
-    if card.get("method") != DAC.method:
+    if card.get("method") != learner.method:
         raise WeightsError(f"--weights {named} are for the method {card.get('method')!r}; name others, or none")
     taken = card["model"]["n_features"]
     if taken == n_features:

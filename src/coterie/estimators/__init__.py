@@ -4,6 +4,7 @@ from pathlib import Path
 
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import WeightsError
+from coterie.estimators.amcp import AMCP
 from coterie.estimators.attention_based import AttentionBasedClustering
 from coterie.estimators.base import Clusterer
 from coterie.estimators.clam import ClAM
@@ -15,6 +16,7 @@ ESTIMATORS: dict[str, type[Clusterer]] = {
     "clam": ClAM,
     "dac": DAC,
     "attention-based": AttentionBasedClustering,
+    "amcp": AMCP,
 }
 """Every estimator by the name of its method."""
 

@@ -1,24 +1,17 @@
 """DAC as a scikit-learn estimator."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
-from torch import Generator
-
 from coterie.data.tables import Scaling
-from coterie.errors import InputError
-from coterie.estimators.amortized import AmortizedClusterer, check_at_least_one
-from coterie.estimators.base import one_thread, to_numpy
+from coterie.estimators.filtering import FilteringClusterer
 from coterie.models.base import SetModel
 from coterie.models.dac import DacConfig, DacModel, Density
 from coterie.training import Progress
 
 
-class DAC(AmortizedClusterer):
+class DAC(FilteringClusterer):
     """Deep amortized clustering: a network that was trained on sorted sets takes out one cluster after the other.
 
     Nothing is trained by ``fit``, and the number of clusters is not asked for. The weights that ship are for points in
@@ -112,56 +105,12 @@ class DAC(AmortizedClusterer):
         self.random_state = random_state
         self.on_progress = on_progress
 
-    @one_thread()
-    def score_samples(self, X: Any) -> npt.NDArray[np.float32]:
-        """Log-density (n,) of each row under the clusters together, in the features that the network takes.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
-        x = self._features(X)
-        return to_numpy(self._dac.joint(x, self._found).logsumexp(dim=1))
-
-    def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density of the rows: the higher the better.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        y : None
-            Not used.
-        """
-        return float(self.score_samples(X).mean())
-
-    @property
-    def _dac(self) -> DacModel:
-        if not isinstance(self.model_, DacModel) or self.model_.density is None:
-            raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
-        return self.model_
-
-    def _beginning(
-        self, n_features: int, image: tuple[int, int, int] | None, generator: Generator
-    ) -> tuple[SetModel, str | None]:
-        model, start = super()._beginning(n_features, image, generator)
-        # Whatever the weights were trained for, nobody knows whether the sets to learn from have a direction.
-        model.config = replace(model.config, turns=1)
-        return model, start
-
     def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> DacConfig:
         if image is not None:  # densities describe points as they are, which images are too many numbers for
             return DacConfig(n_features, encoder="strided", image=image, **_COMPARED)
         if self.filtering == "anchored" and self.density == "none":
             return DacConfig(n_features, **_COMPARED)
         return DacConfig(n_features, density=self.density, filtering=self.filtering)
-
-    def _configured(self, config: DacConfig) -> DacConfig:
-        if self.max_points is not None:
-            check_at_least_one(max_points=self.max_points)
-            config = replace(config, max_points=self.max_points)
-        return config if self.decoding == "auto" else replace(config, decoding=self.decoding)
 
 
 _COMPARED: dict[str, Any] = {

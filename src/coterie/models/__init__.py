@@ -3,6 +3,7 @@
 from typing import Any
 
 from coterie.models.act_st import ActStModel
+from coterie.models.amcp import AmcpModel
 from coterie.models.attention_based import AttentionBasedModel
 from coterie.models.base import ClusterModel
 from coterie.models.clam import ClamModel
@@ -12,6 +13,7 @@ from coterie.models.set_transformer import SetTransformerModel
 
 MODELS: dict[str, type[ClusterModel[Any]]] = {
     "act-st": ActStModel,
+    "amcp": AmcpModel,
     "attention-based": AttentionBasedModel,
     "clam": ClamModel,
     "dac": DacModel,

@@ -68,10 +68,20 @@ class SetModel(ClusterModel[TaskBatch], ABC):
 
 def build(kind: type[Model], config: Any, generator: Generator) -> Model:
     """Make a model whose first weights come from the generator; torch's global random state is left as it was."""
-    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-    with torch.random.fork_rng(devices=[]):
-        torch.random.set_rng_state(Generator().manual_seed(seed).get_state())
+    with drawing_from(generator):
         return kind(config)
+
+
+@contextmanager
+def drawing_from(generator: Generator) -> Iterator[None]:
+    """Let whatever draws from torch's global random state draw from the generator; the global one is left as it was."""
+    seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
+    accelerators = [generator.device] if generator.device.type == "cuda" else []
+    with torch.random.fork_rng(devices=accelerators):
+        torch.random.set_rng_state(Generator().manual_seed(seed).get_state())
+        for device in accelerators:
+            torch.cuda.set_rng_state(Generator(device).manual_seed(seed).get_state(), device)
+        yield
 
 
 @contextmanager

@@ -143,6 +143,11 @@ class FilteringModel(SetModel, ABC):
     def _has_posteriors(self) -> bool:
         return self.density is not None and self.config.decoding == "robust"
 
+    @property
+    def _compete(self) -> bool:
+        """Whether clusters compete for points, each with its share: shares then stay what made them win."""
+        return self._has_posteriors
+
     def _components(
         self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
     ) -> dict[str, Tensor]:
@@ -165,9 +170,7 @@ class FilteringModel(SetModel, ABC):
         order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
         kept = {name: value[order] for name, value in state.items()}
         kept["log_share"] = (
-            kept["log_share"].log_softmax(dim=0)
-            if self._has_posteriors
-            else (size[order].to(x.dtype) / len(points)).log()
+            kept["log_share"].log_softmax(dim=0) if self._compete else (size[order].to(x.dtype) / len(points)).log()
         )
         found = Clustering(labels, len(order), extras=kept)
         belonging = self._belonging(points, found)

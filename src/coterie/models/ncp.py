@@ -8,7 +8,8 @@ labellings are drawn side by side, and the most probable one is kept.
 Two pairs of linear maps follow each other in the published networks, with nothing but a sum between; here each pair is
 one map. What the networks can compute is the same.
 
-Letters: B sets, N points, D features, K clusters, H hidden, S labellings, R rows of options.
+Letters: B sets, N points, D features, E features after the encoder, K clusters, H hidden, S labellings, R rows of
+options.
 """
 
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from torch.nn.functional import one_hot, pad
 
 from coterie.errors import ConfigError
 from coterie.models.base import SetModel
+from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.orders import by_value
 from coterie.structures import Clustering, Loss, TaskBatch
 
@@ -38,6 +40,12 @@ class NcpConfig:
 
     n_features: int
     """D."""
+    encoder: Encoder = "identity"
+    """What makes features of each element alone, before anything else."""
+    image: tuple[int, int, int] | None = None
+    """Channels, height and width, where elements are images."""
+    channels: int = 64
+    """Width of that encoder."""
     width: int = 128
     """H."""
     depth: int = 3
@@ -71,8 +79,9 @@ class NcpModel(SetModel):
         super().__init__()
         self.config = config
         width, depth = config.width, config.depth
-        self.member = _network(config.n_features, width, depth)
-        self.later = _network(config.n_features, width, depth)
+        self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
+        self.member = _network(self.embed.out_width, width, depth)
+        self.later = _network(self.embed.out_width, width, depth)
         self.offset = nn.Parameter(nn.init.uniform_(torch.empty(width), -(width**-0.5), width**-0.5))
         self.cluster_network = nn.Sequential(nn.PReLU(), _network(width, width, depth))
         self.option_network = nn.Sequential(nn.PReLU(), _network(width, width, depth, out=1, bias=False))
@@ -136,8 +145,8 @@ class NcpModel(SetModel):
         as_is = self._clusters(sums)
         others = as_is.sum(dim=0, keepdim=True) - as_is
         parts = [
-            self._scores(others + self._clusters(sums + self.member(part).unsqueeze(1))).softmax(dim=1)
-            for part in torch.split(x, MEMBERSHIP_ROWS)
+            self._scores(others + self._clusters(sums + self.member(self.embed(part)))).softmax(dim=1)
+            for part in torch.split(x.unsqueeze(1), MEMBERSHIP_ROWS)
         ]
         return torch.cat(parts)
 
@@ -182,12 +191,12 @@ class NcpModel(SetModel):
 
     def _read(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]
-    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N H"]]:
-        """Points with their padding cleared, and what each adds to the sum of a cluster."""
-        x = x.masked_fill(~valid.unsqueeze(2), 0.0)
-        return x, self.member(x)
+    ) -> tuple[Float[Tensor, "B N E"], Float[Tensor, "B N H"]]:
+        """Embedded points, their padding cleared, and what each adds to the sum of a cluster."""
+        embedded = self.embed(x, valid)
+        return embedded, self.member(embedded)
 
-    def _still_to_come(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N H"]:
+    def _still_to_come(self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N H"]:
         """Sum of what the points after each one are to the options."""
         each = self.later(x) * valid.unsqueeze(2)
         return _before(each.flip(1).cumsum(dim=1)).flip(1)

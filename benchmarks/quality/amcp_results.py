@@ -1,0 +1,206 @@
+"""The part of docs/results.md that is about AMCP; what was not run is a dash, or is said not to have been."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Final
+
+from benchmarks.quality.amcp_baselines import BASELINES
+from benchmarks.quality.amcp_data import POINTS, Collection
+from benchmarks.quality.amcp_networks import ContenderRecord
+from benchmarks.quality.amcp_pictures import COLLECTIONS, PictureRecord
+from benchmarks.quality.dac_results import TITLES, DacPage
+from benchmarks.quality.dac_sets import TABLES
+from benchmarks.quality.markdown import number, table, with_error
+from benchmarks.quality.networks import values_of
+from benchmarks.quality.records import read_lines
+
+NOT_RUN: Final = "Not run."
+DASH: Final = "–"
+BESIDE: Final = {
+    1: (
+        "true-parameters",
+        "amcp",
+        "amcp-star",
+        "dac",
+        "act-st",
+        "refined-seeds",
+        "amcp-faithful-decoding",
+        "amcp-star-faithful-decoding",
+        "dac-faithful-decoding",
+    ),
+    5: ("true-parameters", "amcp", "amcp-star", "dac", "ncp-10", "ncp-50"),
+}
+"""Methods that stand in each of DAC's tables beside AMCP."""
+SYNTHETIC_METRICS: Final = ("ll", "ari", "nmi", "k_error", "seconds")
+SYNTHETIC_HEAD: Final = ("LL", "ARI", "NMI", "k-MAE", "s")
+LARGE: Final = "mog-3000-12"
+LEAST_ARI, MOST_K_ERROR = 0.95, 0.4
+"""What was aimed at there."""
+DECODINGS: Final = ("faithful", "star", "robust", "as it comes")
+PICTURES: Final = {
+    "amcp": "AMCP",
+    "amcp-star": "AMCP*",
+    "amcp-turned": "AMCP, turned classes are classes",
+    "amcp-mlp": "AMCP, MLP encoder",
+    "amcp-2-classes": "AMCP, 2 training classes",
+    "amcp-3-classes": "AMCP, 3 training classes",
+    "amcp-4-classes": "AMCP, 4 training classes",
+    "dac": "DAC, anchored",
+    "ncp": "NCP",
+    "kmeans": "k-means, told k",
+    "spectral": "spectral, told k",
+    "gmm": "Gaussian mixture, told k",
+}
+COLLECTION_TITLES: Final[dict[Collection, str]] = {
+    "mnist": "MNIST, odd digits",
+    "cifar10": "CIFAR-10, the other five classes",
+    "tiny-imagenet": "Tiny-ImageNet, the other hundred classes",
+    "tiny-imagenet-embedded": "Tiny-ImageNet, the same, embedded",
+}
+PICTURE_METRICS: Final = {"acc": 3, "nmi": 3, "ari": 3, "k_error": 2, "seconds": 2}
+
+
+def sections(folder: Path) -> dict[str, Callable[[], str]]:
+    """Parts of the page by their names in the template."""
+    contenders = read_lines(folder / "amcp_networks.jsonl", ContenderRecord)
+    pictures = read_lines(folder / "amcp_pictures.jsonl", PictureRecord)
+    page = DacPage(folder, "dac.jsonl", "amcp.jsonl")
+    return {
+        "amcp_synthetic": lambda: synthetic(page),
+        "amcp_verdict": lambda: verdict(page),
+        "amcp_networks": lambda: networks(contenders),
+        "amcp_course": lambda: course(contenders),
+        "amcp_pictures": lambda: picture_tables(pictures),
+    }
+
+
+def synthetic(page: DacPage) -> str:
+    """AMCP beside what DAC was compared with, on the sets of its tables."""
+    if not page.chosen(1, LARGE, "amcp"):
+        return NOT_RUN
+    parts = []
+    for number_of_table, methods in BESIDE.items():
+        for sets in TABLES[number_of_table]:
+            rows = [page.row(number_of_table, sets.name, method, SYNTHETIC_METRICS) for method in methods]
+            # What is after a slash was printed of DAC and of what it was compared with, and stands in DAC's tables.
+            rows = [[cell.split(" / ")[0] for cell in row] for row in rows]
+            title = f"Sets of DAC's Table {number_of_table}, {TITLES[sets.name]}:\n\n"
+            parts.append(title + table(["method", "sets", *SYNTHETIC_HEAD], rows))
+    return "\n\n".join(parts)
+
+
+def verdict(page: DacPage) -> str:
+    """Whether AMCP reached what was aimed at, and how far it is from DAC."""
+    score, error = (page.mean(1, LARGE, "amcp", metric) for metric in ("ari", "k_error"))
+    if score is None or error is None:
+        return NOT_RUN
+    start = f"- {TITLES[LARGE]}, "
+    lines = [
+        f"{start}ARI at least {number(LEAST_ARI, 2)}: {_reached(score >= LEAST_ARI)} ({number(score)}).",
+        f"{start}k-MAE at most {number(MOST_K_ERROR, 1)}: {_reached(error <= MOST_K_ERROR)} ({number(error)}).",
+    ]
+    for metric, words in (("ari", "ARI"), ("k_error", "k-MAE"), ("ll", "LL")):
+        both = [page.values(1, LARGE, method, metric) for method in ("amcp", "dac")]
+        if all(both):
+            gains = [ours - theirs for ours, theirs in zip(*both, strict=False)]
+            lines.append(f"{start}AMCP less DAC, set by set: {words} {with_error(gains, 4)}.")
+    return "\n".join(lines)
+
+
+def networks(records: Sequence[ContenderRecord]) -> str:
+    """Networks that were trained for the same time, one table for each kind of sets."""
+    if not records:
+        return NOT_RUN
+    parts = []
+    for scenario in dict.fromkeys(record.scenario for record in records):
+        here = [record for record in records if record.scenario == scenario]
+        for sets in dict.fromkeys(record.sets for record in here):
+            rows = [
+                _network_row([record for record in here if (record.network, record.sets) == (network, sets)])
+                for network in dict.fromkeys(record.network for record in here if record.sets == sets)
+            ]
+            head = ["network", "parameters", "steps"]
+            head += [f"{words} {decoding}" for decoding in DECODINGS for words in ("ARI", "k-MAE", "s")]
+            used = [column for column in range(len(head)) if any(row[column] != DASH for row in rows)]
+            rows = [[row[column] for column in used] for row in rows]
+            parts.append(f"{sets}:\n\n" + table([head[column] for column in used], rows))
+    return f"{records[0].minutes:g} minutes each.\n\n" + "\n\n".join(parts)
+
+
+def _network_row(records: Sequence[ContenderRecord]) -> list[str]:
+    by_decoding = {record.decoding: record for record in records}
+    one = records[0]
+    cells = [one.network, f"{one.settings['parameters']:,}", f"{one.steps:,}"]
+    for decoding in DECODINGS:
+        record = by_decoding.get(decoding)
+        if record is None:
+            cells += [DASH] * 3
+            continue
+        pairs = zip(record.metrics["k_true"], record.metrics["k_found"], strict=True)
+        errors = [abs(found - true) for true, found in pairs if found is not None and true is not None]
+        scores = [value for value in record.metrics["ari"] if value is not None]
+        cells += [with_error(scores), number(mean(errors), 2), number(mean(record.seconds))]
+    return cells
+
+
+def course(records: Sequence[ContenderRecord]) -> str:
+    """Agreement while networks were trained."""
+    watched = {record.network: record.course for record in records if record.course}
+    if not watched:
+        return NOT_RUN
+    rows = [
+        [network, *(f"{number(score)} ({step:,})" for step, score in measured)] for network, measured in watched.items()
+    ]
+    longest = max(len(row) for row in rows) - 1
+    head = ["network", *(f"{place} of {longest}" for place in range(1, longest + 1))]
+    return table(head, [[*row, *[DASH] * (len(head) - len(row))] for row in rows])
+
+
+def picture_tables(records: Sequence[PictureRecord]) -> str:
+    """Pictures of unseen classes, one table for each size of sets."""
+    if not records:
+        return NOT_RUN
+    parts = []
+    for collection in COLLECTIONS:
+        for n_points in POINTS[collection]:
+            found = {
+                record.method: record for record in records if (record.data, record.n_points) == (collection, n_points)
+            }
+            if not found:
+                continue
+            rows = [_picture_row(found[method]) for method in PICTURES if method in found]
+            count = len(next(iter(found.values())).seconds)
+            minutes = {record.settings["minutes"] for record in found.values() if "minutes" in record.settings}
+            budget = f", networks trained for {minutes.pop():g} minutes" if minutes else ""
+            title = f"{COLLECTION_TITLES[collection]}, {count} sets of {n_points:,}{budget}:\n\n"
+            parts.append(title + table(["method", "ACC", "NMI", "ARI", "k-MAE", "s"], rows))
+            if gains := _gains(found):
+                parts.append(gains)
+    return "\n\n".join(parts)
+
+
+def _picture_row(record: PictureRecord) -> list[str]:
+    cells = [with_error(values_of(record, metric), digits) for metric, digits in PICTURE_METRICS.items()]
+    if record.method in BASELINES:
+        cells[list(PICTURE_METRICS).index("k_error")] = DASH  # it is told
+    return [PICTURES[record.method], *cells]
+
+
+def _gains(found: dict[str, PictureRecord]) -> str:
+    """How far the best way of AMCP, told nothing, is above those that are told the number of clusters."""
+    lines = []
+    for ours in ("amcp", "amcp-turned"):
+        for told in ("kmeans", "spectral"):
+            if ours in found and told in found:
+                pairs = zip(found[ours].metrics["acc"], found[told].metrics["acc"], strict=True)
+                gains = [one - other for one, other in pairs]
+                lines.append(
+                    f"- {PICTURES[ours]}, less {PICTURES[told]}, ACC set by set: {with_error(gains)}: "
+                    f"{'above' if mean(gains) > 0 else '**not above**'}."
+                )
+    return "\n".join(lines)
+
+
+def _reached(is_reached: bool) -> str:
+    return "reached" if is_reached else "**not reached**"

@@ -1,0 +1,399 @@
+"""AMCP: what its configurations are, its loss by hand, that it learns, and how clustering goes on and ends."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from coterie.errors import ConfigError
+from coterie.metrics import adjusted_rand_index
+from coterie.models.amcp import AmcpConfig, AmcpModel, Found
+from coterie.models.base import build
+from coterie.ops.correlation import SMALLEST
+from coterie.structures import Clustering, TaskBatch
+from coterie.training import TrainConfig, train
+
+SMALL: dict[str, Any] = {"width": 8, "hidden": 16, "depth": 1, "em_steps": 2, "context_width": 8}
+DECODINGS: list[dict[str, Any]] = [
+    {"decoding": decoding, "update_previous": update_previous, "density": density}
+    for decoding, update_previous, density in product(
+        ("robust", "faithful"), (False, True), ("gaussian", "flow", "none")
+    )
+]
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{" ".join(map(str, each.values())): each for each in DECODINGS},
+    "anchored": {"filtering": "anchored", "density": "none"},
+    "decoded": {"references": "decoded", "e_step": "transport", "density": "none"},
+    "decoded, kept": {"references": "decoded", "decoding": "faithful", "update_previous": True},
+}
+EACH_VARIANT = pytest.mark.parametrize("settings", VARIANTS.values(), ids=list(VARIANTS))
+CENTRES = torch.tensor([[3.0, 0.0], [-3.0, 1.0], [0.0, -3.0], [1.0, 4.0]])
+
+
+def seeded(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def make_model(seed: int = 0, **settings: Any) -> AmcpModel:
+    return build(AmcpModel, AmcpConfig(2, **(SMALL | settings)), seeded(seed)).eval()
+
+
+def easy_sets(sets: int, n: int = 40, seed: int = 1) -> TaskBatch:
+    """Sets of groups far apart, of which each set has some."""
+    source = seeded(seed)
+    labels = torch.randint(4, (sets, n), generator=source) % torch.randint(1, 5, (sets, 1), generator=source)
+    x = CENTRES[labels] + 0.2 * torch.randn((sets, n, 2), generator=source)
+    return TaskBatch(x, labels, torch.ones_like(labels, dtype=torch.bool))
+
+
+def pretending(model: AmcpModel, logits: Tensor, context: Tensor | None) -> AmcpModel:
+    """A network that says this of the next cluster, whatever is left."""
+    mixed = model.find(torch.zeros(1, 1, 8), torch.ones(1, 1, dtype=torch.bool), torch.tensor([[-1]])).mixed
+    model.find = lambda *_: Found(logits, context, mixed)  # type: ignore[method-assign]  # a network that is known
+    return model
+
+
+def of_each_cluster(model: AmcpModel, batch: TaskBatch, found: Tensor, logits: Tensor, context: Tensor) -> Tensor:
+    """Cross-entropy over what is left and surprise of the members, cluster by cluster, word for word."""
+    assert model.density is not None
+    log_prob = model.density.log_prob(batch.x, context, seeded())
+    losses = torch.full(found.shape, torch.inf)
+    for i, j in product(*map(range, found.shape)):
+        member = batch.labels[i] == j
+        left = ~found[i][batch.labels[i]]
+        if member.any() and not found[i, j]:
+            entropy = binary_cross_entropy_with_logits(logits[i, left], member[left].float())
+            losses[i, j] = entropy - model.config.surprise_weight * log_prob[i, member].mean()
+    return losses
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        *({name: 0} for name in ("width", "hidden", "depth", "context_width", "sinkhorn_steps", "smallest", "turns")),
+        *({name: 0} for name in ("max_passes", "max_points")),
+        *({name: -1} for name in ("em_steps", "moments", "prior_strength", "rate", "surprise_weight", "width")),
+        *({name: "other"} for name in ("filtering", "e_step", "kernel", "references", "density", "decoding")),
+        {"density": "statistician"},
+        {"dropout": 1.0},
+        {"dropout": -0.1},
+        {"prior_strength": 0},
+        {"turns": 4},
+        {"density": "flow", "encoder": "mlp"},
+        {"encoder": "mlp"},
+    ],
+    ids=str,
+)
+def test_configurations_that_cannot_be_are_refused(setting: dict[str, Any]) -> None:
+    name, value = next(iter(setting.items()))
+    with pytest.raises(ConfigError, match=f"{name}={value!r}"):
+        AmcpConfig(2, **(SMALL | setting))
+
+
+def test_some_configurations_are_refused_only_together() -> None:
+    with pytest.raises(ConfigError, match="n_features=0"):
+        AmcpConfig(0)
+    with pytest.raises(ConfigError, match="turns=4 is for flows of 2 features; this is a 'flow' density of 3"):
+        AmcpConfig(3, density="flow", turns=4)
+    AmcpConfig(2, density="flow", turns=4)
+    AmcpConfig(2, prior_strength=0, references="decoded")
+    AmcpConfig(9, encoder="mlp", density="none")
+
+
+def test_the_faithful_network_is_what_the_appendix_states() -> None:
+    config = AmcpConfig.faithful(2)
+    assert config.width == 2  # C.1: d = 2 for synthetic data
+    assert AmcpConfig.faithful(784, width=512, density="none").width == 512  # and 512 for images
+    assert (config.e_step, config.sinkhorn_steps) == ("transport", 10)  # C.2.3: at most ten of Sinkhorn-Knopp's
+    assert config.em_steps == 5  # C.2.3: T from 1 to 5, the more the better
+    assert config.references == "decoded"  # C.1: squashed references, an MLP with a sigmoid output
+    assert config.dropout > 0  # C.1: before every layer but the last
+    assert config.moments == 0  # clusters one after the other, from the first to the last
+    assert config.decoding == "faithful"
+    assert not config.update_previous  # C.2.3: that is AMCP*
+    assert config.max_points >= 10_000  # C.1: sets of so many points are clustered whole
+    decoder = AmcpModel(config).mixing.decoder
+    assert decoder is not None
+    assert [type(layer).__name__ for layer in decoder] == ["Dropout", "Linear", "Tanh", "Linear"]
+
+
+@pytest.mark.parametrize("surprise_weight", [0.0, 0.3, 1.0])
+def test_the_easiest_cluster_that_is_left_counts(surprise_weight: float) -> None:
+    batch = easy_sets(12)
+    logits, context = torch.randn((12, 40), generator=seeded(3)), torch.randn((12, 4), generator=seeded(4))
+    model = pretending(make_model(surprise_weight=surprise_weight), logits, context)
+    found = torch.zeros((12, 4), dtype=torch.bool)
+    found[6:, 0] = batch.labels[6:].amax(dim=1) > 0  # of some sets one cluster is found already
+    losses = of_each_cluster(model, batch, found, logits, context)
+    loss, chosen = model._next_loss(batch.x, torch.zeros(12, 40, 8), batch.labels, found, seeded())
+    assert torch.equal(chosen, losses.argmin(dim=1))
+    assert len(torch.unique(chosen)) > 1
+    torch.testing.assert_close(loss.total, losses.amin(dim=1).mean())
+    assert loss.parts["membership"] + surprise_weight * loss.parts["surprise"] == pytest.approx(float(loss.total))
+
+
+def test_the_cluster_of_the_anchor_counts_and_anchors_are_left() -> None:
+    batch = easy_sets(12)
+    logits, context = torch.randn((12, 40), generator=seeded(3)), torch.randn((12, 4), generator=seeded(4))
+    model = pretending(make_model(), logits, context)
+    found = torch.zeros((12, 4), dtype=torch.bool)
+    found[:, 1] = True
+    losses = of_each_cluster(model, batch, found, logits, context)
+    model.config = replace(model.config, filtering="anchored")
+    every = []
+    for seed in range(15):
+        loss, chosen = model._next_loss(batch.x, torch.zeros(12, 40, 8), batch.labels, found, seeded(seed))
+        torch.testing.assert_close(loss.total, losses.gather(1, chosen.unsqueeze(1)).mean())
+        every.append(chosen)
+    assert losses.gather(1, torch.stack(every, dim=1)).isfinite().all()  # neither found nor empty
+    assert (torch.stack(every) != losses.argmin(dim=1)).any()  # nor always the easiest
+
+
+@pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
+def test_all_clusters_are_learned_from_one_after_the_other(filtering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = make_model(moments=0, filtering=filtering), easy_sets(6)
+    batch = replace(batch, valid=batch.valid & (torch.arange(40) < torch.tensor([[40], [40], [30], [9], [1], [40]])))
+    before: list[Tensor] = []
+    chosen: list[list[int]] = [[] for _ in range(6)]
+    losses = []
+    real = model._next_loss
+
+    def noted(x: Tensor, h: Tensor, true: Tensor, found: Tensor, generator: Generator) -> Any:
+        loss, which = real(x, h, true, found, generator)
+        before.append(found.sum(dim=1))
+        losses.append(float(loss.total.detach()) * len(x) / 6)
+        for one, label in zip(x, which.tolist(), strict=True):
+            chosen[next(i for i in range(6) if torch.equal(batch.x[i, 0], one[0]))].append(label)
+        return loss, which
+
+    monkeypatch.setattr(model, "_next_loss", noted)
+    loss = model.loss(batch, seeded())
+    for labels, labelled, valid in zip(chosen, batch.labels, batch.valid, strict=True):
+        assert sorted(labels) == torch.unique(labelled[valid]).tolist()  # each once, and no other
+    assert [torch.unique(count).tolist() for count in before] == [[turn] for turn in range(len(before))]
+    assert float(loss.total.detach()) == pytest.approx(sum(losses), rel=1e-5)
+    assert sum(loss.parts.values()) == pytest.approx(sum(losses), rel=1e-5)
+
+
+@pytest.mark.parametrize("moments", [1, 4])
+def test_moments_are_drawn_from_all_of_a_set(moments: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = make_model(moments=moments), easy_sets(50)
+    seen: list[Tensor] = []
+    real = model._next_loss
+    monkeypatch.setattr(model, "_next_loss", lambda *given: seen.append(given[3]) or real(*given))  # type: ignore[func-returns-value]  # notes
+    model.loss(batch, seeded())
+    (found,) = seen
+    assert found.shape == (50 * moments, 4)
+    present = torch.stack([(batch.labels == j).any(dim=1) for j in range(4)], dim=1).repeat_interleave(moments, dim=0)
+    assert not (found & ~present).any()
+    left = (present & ~found).sum(dim=1)
+    assert (left >= 1).all()
+    assert set(left.tolist()) == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("moments", [0, 1])
+@pytest.mark.parametrize("density", ["gaussian", "flow", "none"])
+def test_padding_that_is_not_a_number_does_not_reach_the_loss(density: Any, moments: int) -> None:
+    model, batch = make_model(density=density, moments=moments), easy_sets(4)
+    padded = TaskBatch(
+        torch.cat((batch.x, torch.full((4, 3, 2), torch.nan)), dim=1),
+        torch.cat((batch.labels, torch.full((4, 3), 99)), dim=1),
+        torch.cat((batch.valid, torch.zeros((4, 3), dtype=torch.bool)), dim=1),
+    )
+    loss = model.loss(padded, seeded())
+    torch.testing.assert_close(loss.total, model.loss(batch, seeded()).total)
+    loss.total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    assert all(value.grad is None or value.grad.isfinite().all() for value in model.parameters())
+
+
+@pytest.mark.usefixtures("untouched_random_state")
+def test_what_dropout_drops_is_drawn_from_the_generator() -> None:
+    settings: dict[str, Any] = {"references": "decoded", "moments": 0, "density": "none"}  # nothing else is drawn
+    model, batch = make_model(dropout=0.5, **settings).train(), easy_sets(4)
+    first, again, other = (float(model.loss(batch, seeded(seed)).total.detach()) for seed in (0, 0, 1))
+    assert first == again != other
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{}, {"filtering": "anchored"}, {"e_step": "transport", "sinkhorn_steps": 3, "moments": 0}],
+    ids=["ours", "anchored", "transport"],
+)
+def test_it_learns_and_beats_chance(settings: dict[str, Any]) -> None:
+    model = make_model(density="none", **(settings | {"hidden": 32})).train()
+    losses: list[float] = []
+    real = model.loss
+
+    def noted(batch: TaskBatch, generator: Generator) -> Any:
+        losses.append(float((loss := real(batch, generator)).total.detach()))
+        return loss
+
+    model.loss = noted  # type: ignore[method-assign]  # notes
+    batches = (easy_sets(16, seed=seed) for seed in range(100, 160))
+    train(model, batches, TrainConfig(60, learning_rate=1e-2), generator=seeded())
+    assert sum(losses[-10:]) < 0.5 * sum(losses[:10])
+    model.eval()
+    batch = easy_sets(12, seed=7)
+    found = model.cluster_sets(batch.x, batch.valid, seeded())
+    several = [i for i in range(12) if len(torch.unique(batch.labels[i])) > 1]
+    scores = [adjusted_rand_index(batch.labels[i].numpy(), found[i].labels.numpy()) for i in several]
+    assert sum(scores) / len(scores) > 0.5  # by chance, it is zero
+
+
+def sound(model: AmcpModel, x: Tensor, valid: Tensor, found: Clustering) -> None:
+    """All points have labels, the largest cluster comes first and none is empty, and memberships say the same."""
+    assert (found.labels[valid] >= 0).all()
+    assert (found.labels[~valid] == -1).all()
+    sizes = found.labels[valid].bincount(minlength=found.n_clusters)
+    assert (sizes > 0).all(), f"{sizes.tolist()} has an empty cluster"
+    assert (sizes.diff() <= 0).all(), f"{sizes.tolist()} is not in order"
+    assert torch.equal(model.memberships(x[valid], found).argmax(dim=1), found.labels[valid])
+
+
+@EACH_VARIANT
+def test_untrained_networks_label_every_point_in_whatever_order(settings: dict[str, Any]) -> None:
+    batch = easy_sets(2, n=25, seed=2)
+    valid = batch.valid.clone()
+    valid[1, 4::3] = False
+    order = torch.randperm(25, generator=seeded(5))
+    for seed in range(2 if settings.get("density") == "flow" else 4):
+        model = make_model(seed, **settings)
+        together = model.cluster_sets(batch.x, valid, seeded(4))
+        for x, there, found in zip(batch.x, valid, together, strict=True):
+            sound(model, x, there, found)
+        permuted = model.cluster_sets(batch.x[:, order], valid[:, order], seeded(4))
+        for found, other in zip(together, permuted, strict=True):
+            assert torch.equal(other.labels, found.labels[order])
+        removed = model.cluster(batch.x[1, valid[1]], seeded(4))
+        assert torch.equal(removed.labels, together[1].labels[valid[1]])
+
+
+def leaning(model: AmcpModel, logit: float) -> AmcpModel:
+    """The network with this much added to all memberships: if it is much, they are all decided by it."""
+    last = model.membership.rest[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.bias.fill_(logit)
+    return model
+
+
+def passes_of(model: AmcpModel) -> list[Found]:
+    """What the passes of the model find, one after the other; the list grows as it makes them."""
+    passes: list[Found] = []
+    real = model.find
+    model.find = lambda *given: passes.append(real(*given)) or passes[-1]  # type: ignore[method-assign, func-returns-value]  # notes
+    return passes
+
+
+@pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
+@pytest.mark.parametrize("logit", [-1e3, -1.0, 1e3])
+@pytest.mark.parametrize("update_previous", [False, True])
+def test_clustering_ends_whether_the_network_always_fires_or_never(
+    filtering: Any, logit: float, update_previous: bool
+) -> None:
+    model = make_model(filtering=filtering, update_previous=update_previous, decoding="faithful", max_passes=99)
+    leaning(model, logit)
+    passes = passes_of(model)
+    x = easy_sets(1, n=13).x[0]
+    x[4:6] = x[3]  # equal points go together
+    sound(model, x, torch.ones(13, dtype=torch.bool), model.cluster(x, seeded()))
+    assert len(passes) == 1 if logit > 100 else len(passes) <= 11
+    if logit < -100 and filtering == "min-loss":
+        assert len(passes) == 11
+
+
+def test_passes_have_a_limit() -> None:
+    model = leaning(make_model(density="none", decoding="faithful", max_passes=3), -1e3)  # one point at a time
+    x = easy_sets(1, n=20).x[0]
+    passes = passes_of(model)
+    found = model.cluster(x, seeded())
+    assert len(passes) == 3
+    assert (found.labels >= 0).all()
+    assert found.n_clusters <= 3
+
+
+def test_points_of_found_clusters_move_to_the_nearest() -> None:
+    """AMCP*: what is nearer to another cluster goes there, what has no cluster yet and padding stay."""
+    model = make_model(update_previous=True)
+    with torch.no_grad():
+        model.mixing.pair_scores.log_temperature.fill_(0.0)
+    h = torch.zeros(1, 9, 8)
+    h[0, :, 0] = torch.tensor([0.0, 0.1, 0.2, 9.9, 10.0, 10.1, 10.2, 5.0, 10.0])
+    labels = torch.tensor([[0, 0, 0, 0, 1, 1, 1, -1, -1]])
+    valid = torch.tensor([[True] * 8 + [False]])
+    assert model._moved(h, valid, labels).tolist() == [[0, 0, 0, 1, 1, 1, 1, -1, -1]]
+    # Of two that are as near, the larger; and an empty cluster gets nobody, though its middle be near.
+    h[0, :, 0] = torch.tensor([-1.0, -1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 0.0, 0.0])
+    labels = torch.tensor([[0, 0, 0, 0, 3, 3, 3, -1, -1]])
+    h[0, 4, 0] = -0.1
+    assert model._moved(h, valid, labels).tolist() == [[0, 0, 0, 0, 0, 3, 3, -1, -1]]
+
+
+def test_the_smallest_clusters_are_chosen_by_what_does_best() -> None:
+    model, batches = make_model(density="none"), [easy_sets(3), easy_sets(2, seed=5)]
+    before = model.config
+    asked: list[int] = []
+
+    def score(truth: Tensor, labels: Tensor) -> float:
+        assert truth.shape == labels.shape
+        asked.append(model.config.smallest)
+        return float(model.config.smallest in {3, 4})
+
+    assert model.calibrated(batches, score) == replace(before, smallest=3)
+    assert asked == [smallest for smallest in SMALLEST for _ in range(5)]
+    assert model.config is before
+    for other in (make_model(density="gaussian"), make_model(density="none", decoding="faithful")):
+        assert other.calibrated(batches, score) is other.config
+    assert len(asked) == 25
+
+
+def test_points_of_clusters_that_are_too_small_go_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    group = torch.arange(4).repeat_interleave(torch.tensor([10, 6, 3, 1]))
+    x = torch.stack((group + 0.01 * torch.arange(20), torch.zeros(20)), dim=1)  # in order of value, as passes see them
+    model = make_model(density="none")
+    with torch.no_grad():
+        model.mixing.pair_scores.log_temperature.fill_(-9.0)  # points go to the nearest
+    real = model.find
+
+    def in_turn(h: Tensor, valid: Tensor, labels: Tensor, anchor: Tensor | None) -> Found:
+        next_group = group == labels.amax(dim=1, keepdim=True) + 1
+        return replace(real(h, valid, labels, anchor), logits=torch.where(next_group, 1.0, -1.0))
+
+    monkeypatch.setattr(model, "find", in_turn)
+    labels = {}
+    for smallest in (1, 4, 99):
+        model.config = replace(model.config, smallest=smallest)
+        labels[smallest] = model.cluster(x, seeded()).labels
+    assert torch.equal(labels[1], group)
+    assert torch.equal(labels[4][:16], group[:16])  # those of large clusters stay
+    assert torch.equal(labels[4][16:], torch.ones(4, dtype=torch.int64))  # others go to the nearest that is left
+    assert not labels[99].any()  # where all are too small, the largest takes everybody
+
+
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    """Notes the size of the largest tensor that any operation gives."""
+
+    size = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for value in result if isinstance(result, tuple | list) else (result,):
+            if isinstance(value, Tensor):
+                self.size = max(self.size, value.numel())
+        return result
+
+
+@pytest.mark.parametrize("density", ["gaussian", "none"])
+def test_no_step_compares_points_with_each_other(density: Any) -> None:
+    n = 20_000
+    model = make_model(density=density, max_points=n, max_passes=3, e_step="transport", sinkhorn_steps=3)
+    x = easy_sets(1, n=n).x[0]
+    with Largest() as largest:  # type: ignore[no-untyped-call]  # torch leaves it untyped
+        found = model.cluster(x, seeded())
+    assert (found.labels >= 0).all()
+    assert largest.size <= 100 * n  # points times hidden numbers or clusters, far from points times points

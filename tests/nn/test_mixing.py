@@ -1,0 +1,319 @@
+"""Mixing and coupling: what attention is a case of, EM by hand, and what order, padding and empty clusters change."""
+
+import math
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from torch import Generator, Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+
+from coterie.errors import ConfigError
+from coterie.nn.attention import ISAB, AttentionConfig
+from coterie.nn.mixing import (
+    LEAST_TEMPERATURE,
+    InterClusterCoupling,
+    IntraClusterMixing,
+    Membership,
+    Mixed,
+    PairScores,
+    Proposal,
+    feed_forward,
+)
+from coterie.ops.mixing import evidence_bound, expectation, quadratic_scores, weighted_means
+from coterie.ops.sinkhorn import transport_plan
+
+WIDTH, HIDDEN = 5, 7
+KINDS: dict[str, dict[str, Any]] = {
+    f"{kernel} {references}": {"kernel": kernel, "references": references}
+    for kernel in ("quadratic", "linear", "neural")
+    for references in ("means", "decoded")
+}
+EACH_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
+EACH_E_STEP = pytest.mark.parametrize("transport_steps", [0, 4], ids=["regular", "transport"])
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def seeded(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def known(module: Module, seed: int = 0) -> Module:
+    """The same module in double precision, with weights that do not depend on torch's own random state."""
+    source = seeded(seed)
+    module.double()
+    with torch.no_grad():
+        for value in module.parameters():
+            if value.dim() > 1:
+                value.copy_(torch.randn(value.shape, generator=source) / math.sqrt(value.shape[1]))
+    return module
+
+
+def make_mixing(**settings: Any) -> IntraClusterMixing:
+    usual: dict[str, Any] = {
+        "kernel": "quadratic",
+        "references": "means",
+        "rate": 0.5,
+        "prior_strength": 1.0,
+        "dropout": 0.0,
+    }
+    return known(IntraClusterMixing(WIDTH, **(usual | settings)))
+
+
+def make_coupling(seed: int = 0, **settings: Any) -> InterClusterCoupling:
+    usual: dict[str, Any] = {"references": "means", "anchored": False}
+    return known(InterClusterCoupling(WIDTH, HIDDEN, **(usual | settings)), seed)
+
+
+def points(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randn(shape, generator=seeded(seed), dtype=torch.float64)
+
+
+def a_proposal(sets: int = 2, k: int = 3, seed: int = 3) -> Proposal:
+    return Proposal(
+        reference=points(sets, k, WIDTH, seed=seed),
+        share=points(sets, k + 1, seed=seed + 1).softmax(dim=1),
+        background=points(sets, 1, WIDTH, seed=seed + 2),
+        level=points(sets, 1, seed=seed + 3),
+        state=points(sets, HIDDEN, seed=seed + 4),
+    )
+
+
+def assert_same(left: Proposal | Mixed, right: Proposal | Mixed) -> None:
+    torch.testing.assert_close(left._asdict(), right._asdict(), atol=1e-9, rtol=1e-9)
+
+
+def test_the_inducing_half_of_an_isab_is_transport_with_one_constraint() -> None:
+    """AMCP's appendix, Eq. 20 to 25: linear kernel, references that each get 1/k, and a temperature of √d."""
+    n, k = 9, 4
+    x, reference = points(1, n, WIDTH), points(1, k, WIDTH, seed=2)
+    kernel = known(PairScores(WIDTH, "linear"))
+    assert kernel.map is not None
+    with torch.no_grad():
+        kernel.log_temperature.fill_(math.log(math.sqrt(WIDTH) - LEAST_TEMPERATURE))
+        mapped = kernel.map(x)
+        plan = transport_plan(kernel(x, reference), None, torch.full((1, k), 1 / k, dtype=torch.float64))
+    moved = k * plan.mT @ mapped
+    weight = ((reference @ mapped.mT) / math.sqrt(WIDTH)).exp()
+    by_hand = weight / weight.sum(dim=2, keepdim=True) @ mapped
+    torch.testing.assert_close(moved, by_hand, atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(moved, weighted_means(mapped, plan, reference, 0.0), atol=1e-12, rtol=1e-10)
+    theirs = scaled_dot_product_attention(reference, mapped, mapped)
+    torch.testing.assert_close(moved, theirs, atol=1e-12, rtol=1e-10)
+
+    # The block that DAC is made of, when queries are as they are, and keys and values are one.
+    isab = known(ISAB(WIDTH, AttentionConfig(WIDTH, 1, k, layer_norm=False, scale="model", feed_forward="linear")))
+    block = isab.pool.block
+    with torch.no_grad():
+        isab.pool.seeds.copy_(reference[0])
+        for layer, value in ((block.query, torch.eye(WIDTH)), (block.key, kernel.map.weight)):
+            layer.weight.copy_(value)
+        block.value.weight.copy_(kernel.map.weight)
+        block.forward_map.weight.zero_()
+        for layer in (block.query, block.key, block.value, block.forward_map):
+            layer.bias.zero_()
+        pooled = isab.pool(x)
+    torch.testing.assert_close(pooled - reference, moved, atol=1e-6, rtol=1e-6)
+
+
+@EACH_KIND
+@EACH_E_STEP
+def test_without_steps_the_proposal_is_the_reference(kind: dict[str, Any], transport_steps: int) -> None:
+    mixing, proposal, x = make_mixing(**kind), a_proposal(), points(2, 9, WIDTH)
+    with torch.no_grad():
+        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), proposal, steps=0, transport_steps=transport_steps)
+        torch.testing.assert_close(mixed.mean, mixing.decode(proposal.reference), atol=0, rtol=0)
+    if not transport_steps:
+        torch.testing.assert_close(mixed.offset, proposal.share[:, :-1].log())
+        torch.testing.assert_close(mixed.level, proposal.level + proposal.share[:, -1:].log())
+    assert mixed.state is proposal.state
+
+
+@EACH_E_STEP
+def test_steps_are_those_of_expectation_and_maximisation(transport_steps: int) -> None:
+    mixing = make_mixing(prior_strength=0.7)
+    proposal, x = a_proposal(), points(2, 9, WIDTH)
+    with torch.no_grad():
+        mixing.pair_scores.log_temperature.fill_(0.3)
+        flatness = math.log1p(math.exp(float(mixing.flatness)))
+        mean, mass = proposal.reference, torch.ones(2, 9, dtype=torch.float64)
+        for step in range(4):
+            near = quadratic_scores(x, mean) / (math.exp(0.3) + LEAST_TEMPERATURE)
+            broad = flatness * quadratic_scores(x, proposal.background) + proposal.level.unsqueeze(2)
+            belonging, offset = expectation(torch.cat((near, broad), dim=2), mass, proposal.share, transport_steps)
+            if step < 3:
+                mean = weighted_means(x, belonging[..., :-1], proposal.reference, 0.7)
+        mixed = mixing(x, mass.bool(), proposal, steps=3, transport_steps=transport_steps)
+        asked = mixing.claims(x, mixed).softmax(dim=2)
+    torch.testing.assert_close(mixed.mean, mean)
+    torch.testing.assert_close(mixed.offset, offset[:, :-1])
+    torch.testing.assert_close(mixed.level, proposal.level + offset[:, -1:])
+    torch.testing.assert_close(asked, belonging)  # what is kept is enough to ask about any points
+
+
+def test_more_steps_never_lower_the_bound() -> None:
+    proposal, x = a_proposal(), 2 * points(2, 30, WIDTH)
+    everyone = torch.ones(2, 30, dtype=torch.bool)
+    mixing, bounds = make_mixing(prior_strength=1e-9), []
+    with torch.no_grad():
+        for steps in range(7):
+            mixed = mixing(x, everyone, proposal, steps=steps, transport_steps=0)
+            plain = mixed._replace(offset=torch.zeros_like(mixed.offset), level=proposal.level)
+            bounds.append(evidence_bound(mixing.claims(x, plain), proposal.share, mixing.claims(x, mixed).softmax(2)))
+    gain = torch.stack(bounds).diff(dim=0)
+    assert (gain >= -1e-8).all()
+    assert (gain[0] > 1e-3).all()
+
+
+@EACH_KIND
+@EACH_E_STEP
+def test_the_order_of_points_and_of_clusters_is_of_no_matter(kind: dict[str, Any], transport_steps: int) -> None:
+    coupling, mixing = make_coupling(references=kind["references"]), make_mixing(**kind)
+    membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
+    x, found = points(2, 9, WIDTH), points(2, 3, WIDTH, seed=2)
+    remaining = points(2, 9, seed=3) > -0.3
+    share = torch.tensor([[0.2, 0.1, 0.3], [0.1, 0.0, 0.0]], dtype=torch.float64)
+    order, renamed = torch.randperm(9, generator=seeded()), torch.tensor([2, 0, 1])
+    everyone, steps = torch.ones_like(remaining), {"steps": 2, "transport_steps": transport_steps}
+    with torch.no_grad():
+        proposal = coupling(x, remaining, found, share, None)
+        mixed = mixing(x, everyone, proposal, **steps)
+        logits = membership(x, mixing.claims(x, mixed), mixed)
+
+        moved = coupling(x[:, order], remaining[:, order], found, share, None)
+        assert_same(moved, proposal)
+        assert_same(mixing(x[:, order], everyone, moved, **steps), mixed)
+        torch.testing.assert_close(
+            membership(x[:, order], mixing.claims(x[:, order], mixed), mixed), logits[:, order], atol=1e-9, rtol=1e-9
+        )
+
+        renamed_proposal = coupling(x, remaining, found[:, renamed], share[:, renamed], None)
+        other = mixing(x, everyone, renamed_proposal, **steps)
+        torch.testing.assert_close(other.mean, mixed.mean[:, [0, *(renamed + 1)]], atol=1e-9, rtol=1e-9)
+        asked = membership(x, mixing.claims(x, other), other)
+    torch.testing.assert_close(asked, logits, atol=1e-9, rtol=1e-9)
+
+
+@EACH_KIND
+@EACH_E_STEP
+def test_neither_masked_points_nor_empty_clusters_matter(kind: dict[str, Any], transport_steps: int) -> None:
+    coupling, mixing = make_coupling(references=kind["references"]), make_mixing(**kind)
+    membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
+    x, found = points(1, 12, WIDTH), points(1, 3, WIDTH, seed=2)
+    there = torch.tensor([[True, False, True] * 4])
+    x[~there] = 100.0
+    left = there & (torch.arange(12) > 3)
+    share = torch.tensor([[0.25, 0.0, 0.3]], dtype=torch.float64)
+    steps = {"steps": 2, "transport_steps": transport_steps}
+    with torch.no_grad():
+        proposal = coupling(x, left, found, share, None)
+        mixed = mixing(x, there, proposal, **steps)
+        logits = membership(x, mixing.claims(x, mixed), mixed)
+
+        fewer, kept = x[:, there[0]], [0, 2]
+        alone = coupling(fewer, left[:, there[0]], found[:, kept], share[:, kept], None)
+        other = mixing(fewer, torch.ones(1, 8, dtype=torch.bool), alone, **steps)
+        asked = membership(fewer, mixing.claims(fewer, other), other)
+    torch.testing.assert_close(proposal.share[:, [0, 1, 3, 4]], alone.share, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(proposal.state, alone.state, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(mixed.mean[:, [0, 1, 3]], other.mean, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(logits[there], asked[0], atol=1e-9, rtol=1e-9)
+
+
+@EACH_KIND
+@EACH_E_STEP
+@pytest.mark.parametrize("anchored", [False, True])
+def test_gradients_are_finite_and_reach_every_parameter(
+    kind: dict[str, Any], transport_steps: int, anchored: bool
+) -> None:
+    coupling = make_coupling(references=kind["references"], anchored=anchored)
+    mixing = make_mixing(**kind)
+    membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
+    x = points(3, 9, WIDTH).requires_grad_()
+    valid = torch.ones(3, 9, dtype=torch.bool)
+    valid[1, 5:] = False
+    valid[2] = False  # a set of no points
+    remaining = valid & (torch.arange(9) > 2)
+    share = torch.tensor([[0.3, 0.0], [0.2, 0.4], [0.0, 0.0]], dtype=torch.float64)
+    proposal = coupling(x, remaining, points(3, 2, WIDTH, seed=2), share, x[:, 4:5] if anchored else None)
+    mixed = mixing(x, valid, proposal, steps=2, transport_steps=transport_steps)
+    logits = membership(x, mixing.claims(x, mixed), mixed)
+    assert logits.isfinite().all()
+    parameters = {
+        name: value
+        for part in (coupling, mixing, membership)
+        for name, value in part.named_parameters(prefix=type(part).__name__)
+    }
+    slopes = torch.autograd.grad((logits[valid] ** 2).sum(), [x, *parameters.values()], allow_unused=True)
+    for name, slope in zip(["x", *parameters], slopes, strict=True):
+        assert slope is not None, name
+        assert slope.isfinite().all(), name
+        assert slope.any(), name
+
+
+def test_found_clusters_keep_their_shares_and_the_rest_is_divided() -> None:
+    coupling = make_coupling()
+    share = torch.tensor([[0.2, 0.5], [0.0, 0.0], [0.6, 0.4]], dtype=torch.float64)
+    remaining = torch.ones(3, 6, dtype=torch.bool)
+    with torch.no_grad():
+        proposal = coupling(points(3, 6, WIDTH), remaining, points(3, 2, WIDTH, seed=2), share, None)
+    torch.testing.assert_close(proposal.share.sum(dim=1), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(proposal.share[:, 1:3], share)
+    assert (proposal.share[:2, [0, 3]] > 0).all()
+    torch.testing.assert_close(proposal.share[2, [0, 3]], torch.zeros(2, dtype=torch.float64))
+
+
+def test_what_is_proposed_lies_among_the_points_that_are_left_or_is_the_anchor() -> None:
+    x, share = points(2, 6, WIDTH), torch.zeros(2, 1, dtype=torch.float64)
+    only = torch.zeros(2, 6, dtype=torch.bool)
+    only[:, 2] = True
+    found = torch.zeros(2, 1, WIDTH, dtype=torch.float64)
+    with torch.no_grad():
+        picked = make_coupling()(x, only, found, share, None)
+        shown = make_coupling(anchored=True)(x, torch.ones_like(only), found, share, x[:, 3:4])
+    torch.testing.assert_close(picked.reference[:, 0], x[:, 2])
+    torch.testing.assert_close(shown.reference[:, 0], x[:, 3])
+
+
+def test_coupling_by_anchors_needs_anchors() -> None:
+    x, everyone = points(2, 6, WIDTH), torch.ones(2, 6, dtype=torch.bool)
+    with pytest.raises(ConfigError, match="one anchor for each set"):
+        make_coupling(anchored=True)(x, everyone, x[:, :1], torch.zeros(2, 1, dtype=torch.float64), None)
+
+
+def test_membership_begins_as_responsibility() -> None:
+    """Without the network that puts it right, the logit is that of the new cluster's responsibility."""
+    mixing, membership = make_mixing(), known(Membership(WIDTH, HIDDEN, HIDDEN))
+    last = membership.rest[-1]
+    assert isinstance(last, nn.Linear)
+    with torch.no_grad():
+        last.weight.zero_()
+        last.bias.zero_()
+        x = points(2, 9, WIDTH)
+        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), a_proposal(), steps=2, transport_steps=0)
+        claims = mixing.claims(x, mixed)
+        chance = membership(x, claims, mixed).sigmoid()
+    torch.testing.assert_close(chance, claims.softmax(dim=2)[..., 0])
+
+
+def test_scores_are_over_a_temperature_and_the_neural_kernel_adds_to_the_distance() -> None:
+    x, mean = points(2, 6, WIDTH), points(2, 3, WIDTH, seed=2)
+    plain, neural = known(PairScores(WIDTH, "quadratic")), known(PairScores(WIDTH, "neural"))
+    assert neural.bend is not None
+    with torch.no_grad():
+        assert not torch.allclose(neural(x, mean), plain(x, mean))
+        neural.bend.weight.zero_()
+        torch.testing.assert_close(neural(x, mean), plain(x, mean))
+        plain.log_temperature.fill_(math.log(4.0))
+        torch.testing.assert_close(plain(x, mean), quadratic_scores(x, mean) / (4 + LEAST_TEMPERATURE))
+
+
+def test_decoded_means_are_between_zero_and_one() -> None:
+    decoded = make_mixing(references="decoded").decode(100 * points(2, 3, WIDTH))
+    assert ((decoded > 0) & (decoded < 1)).all()
+
+
+def test_dropout_comes_before_each_layer_but_the_last() -> None:
+    kinds = [type(layer).__name__ for layer in feed_forward([3, 4, 5, 2], dropout=0.1)]
+    assert kinds == ["Dropout", "Linear", "Tanh", "Dropout", "Linear", "Tanh", "Linear"]
+    assert [type(layer).__name__ for layer in feed_forward([3, 2])] == ["Linear"]
