@@ -107,7 +107,7 @@ def _amcp(**settings: Any) -> Contender:
 CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
     {
         "amcp": replace(_amcp(), watched=True),
-        **{f"amcp T={steps}": _amcp(em_steps=steps) for steps in (0, 1, 2, 5)},
+        **{f"amcp T={steps}": _amcp(em_steps=steps) for steps in (0, 1, 2, 4, 5)},
         **{f"amcp transport T={steps}": _amcp(e_step="transport", em_steps=steps) for steps in (1, 3, 5)},
         "amcp linear kernel": _amcp(kernel="linear"),
         "amcp neural kernel": _amcp(kernel="neural"),
