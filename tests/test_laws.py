@@ -106,6 +106,7 @@ CASES: dict[tuple[str, str], Case] = {
         e_step="transport", sinkhorn_steps=4, references="decoded", moments=0, decoding="faithful", em_steps=1
     ),
     ("amcp", "drawn"): _amcp(max_points=8),
+    ("amcp", "strays"): _amcp(strays=0.3, density="none", decoding="faithful"),
     ("amcp", "encoded"): _amcp(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("attention-based", "ours"): _attention_based(),
     ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),

@@ -133,7 +133,8 @@ class AmcpModel(FilteringModel):
         """Loss of the next cluster after as many as chance has it."""
         h, true, x = (part.repeat_interleave(self.config.moments, dim=0) for part in (h, true, x))
         order = _random_order(true, generator)
-        count = (order >= 0).sum(dim=1)
+        # With strays there is one moment more: all clusters are found, and nothing else is left.
+        count = (order >= 0).sum(dim=1) + int(self.config.strays > 0)
         passed = (torch.rand(len(h), generator=generator, device=generator.device).to(h.device) * count).long()
         return self._next_loss(x, h, true, (order >= 0) & (order < passed.unsqueeze(1)), generator)[0]
 
@@ -164,14 +165,16 @@ class AmcpModel(FilteringModel):
     ) -> tuple[Loss, Int[Tensor, " B"]]:
         """Loss of the next cluster of each set, and which one that is; true labels are -1 where there is no point."""
         valid = true >= 0
-        known = found.gather(1, true.clamp(min=0)) & valid
+        is_found = found.gather(1, true.clamp(min=0)) & valid
+        known = is_found & ~self._strays(true, generator) if self.config.strays else is_found
         remaining = valid & ~known
         anchor = None
         if self.config.filtering == "anchored":
             draws = torch.rand(true.shape, generator=generator, device=generator.device).to(h.device)
             anchor = draws.masked_fill(~remaining, -1.0).argmax(dim=1)
         now = self.find(h, valid, true.masked_fill(~known, -1), anchor)
-        member = one_hot(true.clamp(min=0), found.shape[1]) * remaining.unsqueeze(2)
+        # Strays are members of nothing that is to come: where there is nothing else, no point is to be taken.
+        member = one_hot(true.clamp(min=0), found.shape[1]) * (valid & ~is_found).unsqueeze(2)
         size = member.sum(dim=1)
         # Of all clusters at once: the sum over points of log(1 + exp(logit)) is theirs together.
         common = (softplus(now.logits) * remaining).sum(dim=1, keepdim=True)
@@ -185,11 +188,16 @@ class AmcpModel(FilteringModel):
         if anchor is None:
             chosen = total.masked_fill(size == 0, torch.inf).argmin(dim=1, keepdim=True)
         else:
-            chosen = true.gather(1, anchor.unsqueeze(1))
+            chosen = true.gather(1, anchor.unsqueeze(1)).clamp(min=0)
         parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
         if self.density is not None:
             parts["surprise"] = float(surprise.detach().gather(1, chosen).mean())
         return Loss(total.gather(1, chosen).mean(), parts), chosen.squeeze(1)
+
+    def _strays(self, true: Int[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
+        """Which points would be left over, a random share of each set."""
+        draws = torch.rand((len(true), true.shape[1] + 1), generator=generator, device=generator.device).to(true.device)
+        return draws[:, 1:] < self.config.strays * draws[:, :1]
 
     def filter_embedded(
         self, x: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"], generator: Generator
@@ -198,27 +206,45 @@ class AmcpModel(FilteringModel):
         h = self.lifted(x)
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
-        for turn in range(self.config.max_passes):
+        for _ in range(self.config.max_passes):
             active = (valid & (labels < 0)).any(dim=1).nonzero().squeeze(1)
             if len(active) == 0:
                 break
             here, there, so_far = h[active], valid[active], labels[active]
+            turn = torch.tensor([len(kept[place]) for place in active.tolist()], device=h.device)
             remaining = there & (so_far < 0)
             anchor = self._anchors(remaining, generator)
             found = self.find(here, there, so_far, anchor)
-            logits = found.logits.masked_fill(~remaining, -torch.inf)
-            # A pass always takes something: the likeliest point rather than none, and its anchor.
-            taken = (logits > 0) | (logits == logits.amax(dim=1, keepdim=True)) & remaining
-            if anchor is not None:
-                taken.scatter_(1, anchor.unsqueeze(1), value=True)
-            so_far = so_far.masked_fill(taken, turn)
-            labels[active] = self._moved(here, there, so_far) if self.config.update_previous else so_far
-            for row, place in enumerate(active.tolist()):
-                kept[place].append(_state_of(found, row, turn))
+            taken, stray = self._taken(found.logits.masked_fill(~remaining, -torch.inf), remaining, anchor, turn)
+            so_far = torch.where(taken, turn.unsqueeze(1), so_far)
+            if bool(stray.any()):
+                so_far = torch.where(stray, self._nearest(here, there, so_far), so_far)
+            if self.config.update_previous:  # AMCP*
+                so_far = torch.where(so_far >= 0, self._nearest(here, there, so_far), so_far)
+            labels[active] = so_far
+            for row in taken.any(dim=1).nonzero().squeeze(1).tolist():
+                kept[int(active[row])].append(_state_of(found, row, int(turn[row])))
         return [
             self._summarised(states, h[place], valid[place], labels[place]) if states else {}
             for place, states in enumerate(kept)
         ]
+
+    def _taken(
+        self,
+        logits: Float[Tensor, "B N"],
+        remaining: Bool[Tensor, "B N"],
+        anchor: Int[Tensor, " B"] | None,
+        turn: Int[Tensor, " B"],
+    ) -> tuple[Bool[Tensor, "B N"], Bool[Tensor, "B N"]]:
+        """Who is in the new cluster, and who is a stray that goes to one that is found; always somebody is either."""
+        taken = logits > 0
+        asked_for, likeliest = remaining, (logits == logits.amax(dim=1, keepdim=True)) & remaining
+        if anchor is not None:
+            asked_for = one_hot(anchor, logits.shape[1]).bool()
+        # Only a network that was shown strays can say that nobody else is left, and the first pass has none.
+        refused = (~(taken & asked_for).any(dim=1) & (turn > 0) & (self.config.strays > 0)).unsqueeze(1)
+        certain = likeliest if anchor is None else likeliest | asked_for
+        return (taken | certain) & ~refused, asked_for & refused
 
     def _anchors(self, remaining: Bool[Tensor, "B N"], generator: Generator) -> Int[Tensor, " B"] | None:
         if self.config.filtering != "anchored":
@@ -229,13 +255,12 @@ class AmcpModel(FilteringModel):
         wanted = (uniform * count).long().minimum(count - 1)
         return (remaining.cumsum(dim=1) > wanted.unsqueeze(1)).byte().argmax(dim=1)
 
-    def _moved(
+    def _nearest(
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
     ) -> Int[Tensor, "B N"]:
-        """Labels after points of found clusters went to those that claim them most (AMCP*)."""
+        """Of the found clusters, the one that claims each point most."""
         centre, share = self._centres(h, valid, _members(labels, valid, h.dtype))
-        nearest = (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
-        return torch.where(labels >= 0, nearest, labels)
+        return (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
 
     def _centres(
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
@@ -272,12 +297,20 @@ class AmcpModel(FilteringModel):
 
     @property
     def _compete(self) -> bool:
-        return super()._compete or self._by_centres
+        return super()._compete or self._by_centres or self.config.strays > 0
 
     def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
-        if not self._by_centres:
-            return super()._belonging(x, found)
         extras = found.extras
+        if not self._by_centres:
+            belonging = super()._belonging(x, found)
+            if self._has_posteriors or not self.config.strays:
+                return belonging
+            is_stray = (self.claims(x, extras) <= 0).all(dim=1, keepdim=True)
+            return torch.where(is_stray, self._by_distance(x, extras), belonging)
+        return self._by_distance(x, extras)
+
+    def _by_distance(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Memberships by how near embedded points are to the clusters' references, and by the shares of these."""
         scores = self.mixing.pair_scores(self.lifted(x).unsqueeze(0), extras["centre"].unsqueeze(0))
         belonging: Tensor = (scores.squeeze(0) + extras["log_share"]).softmax(dim=1)
         return belonging

@@ -85,6 +85,9 @@ class AmcpConfig:
     moments: int = 1
     """Moments of its clustering that a training set is looked at in a step, by chance; 0 is one after the other from
     the first cluster to the last, as published."""
+    strays: float = 0.0
+    """Largest share of the points of found clusters that are left over in training, as passes leave some: so that no
+    cluster is begun with them, and passes end when nothing else is left. They go to the clusters found."""
     decoding: Literal["robust", "faithful"] = "robust"
     """Whether clusters are put right once they are found, or left as the passes made them."""
     smallest: int = 1
@@ -103,8 +106,9 @@ class AmcpConfig:
         for name, known in _CHOICES.items():
             if getattr(self, name) not in known:
                 raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"dropout={self.dropout} must be at least 0 and below 1.")
+        for name in ("dropout", "strays"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
         if self.prior_strength == 0 and self.references == "means":
             raise ConfigError("prior_strength=0 leaves a reference without points nowhere; use a small number.")
         if self.encoder != "identity" and self.density != "none":
