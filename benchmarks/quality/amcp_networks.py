@@ -114,6 +114,7 @@ CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
         "amcp decoded references": _amcp(references="decoded"),
         "amcp all clusters in turn": _amcp(moments=0),
         "amcp anchored": _amcp(filtering="anchored"),
+        "amcp strays": _amcp(strays=0.1),
         "amcp faithful": _contender(AmcpModel, AmcpConfig.faithful(2)),
         "dac": _contender(DacModel, DacConfig(2, **DAC_AS_IT_SHIPS), watched=True),
         "act-st": _contender(ActStModel, ActStConfig(2)),
