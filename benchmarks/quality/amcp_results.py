@@ -1,9 +1,10 @@
 """The part of docs/results.md that is about AMCP; what was not run is a dash, or is said not to have been."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.quality.amcp_baselines import BASELINES
 from benchmarks.quality.amcp_data import POINTS, Collection
@@ -14,6 +15,7 @@ from benchmarks.quality.dac_sets import TABLES
 from benchmarks.quality.markdown import number, table, with_error
 from benchmarks.quality.networks import values_of
 from benchmarks.quality.records import read_lines
+from benchmarks.speed.amcp import growth
 
 NOT_RUN: Final = "Not run."
 DASH: Final = "–"
@@ -72,6 +74,7 @@ def sections(folder: Path) -> dict[str, Callable[[], str]]:
         "amcp_networks": lambda: networks(contenders),
         "amcp_course": lambda: course(contenders),
         "amcp_pictures": lambda: picture_tables(pictures),
+        "amcp_speed": lambda: speeds(read_lines(folder / "speed_amcp.jsonl", dict)),
     }
 
 
@@ -200,6 +203,24 @@ def _gains(found: dict[str, PictureRecord]) -> str:
                     f"{'above' if mean(gains) > 0 else '**not above**'}."
                 )
     return "\n".join(lines)
+
+
+def speeds(lines: Sequence[dict[str, Any]]) -> str:
+    """Seconds by points and by clusters, and how fast they grow."""
+    if not lines:
+        return NOT_RUN
+    methods = list(dict.fromkeys(line["method"] for line in lines))
+    parts = []
+    for axis, fixed, words in (("n", "k", "points, {} clusters"), ("k", "n", "clusters, {:,} points")):
+        counts = Counter(line[fixed] for line in lines)
+        typical = counts.most_common(1)[0][0]
+        values = sorted({line[axis] for line in lines if line[fixed] == typical})
+        found = {(line["method"], line[axis]): line for line in lines if line[fixed] == typical}
+        rows = [[f"{value:,}", *(f"{found[method, value]['seconds']:.3f}" for method in methods)] for value in values]
+        exponents = (growth([(value, found[method, value]["seconds"]) for value in values]) for method in methods)
+        rows.append(["growth", *(f"{exponent:.2f}" for exponent in exponents)])
+        parts.append(table([words.format(typical), *methods], rows))
+    return "\n\n".join(parts)
 
 
 def _reached(is_reached: bool) -> str:
