@@ -167,7 +167,7 @@ def test_all_clusters_are_learned_from_one_after_the_other(filtering: Any, monke
     assert sum(loss.parts.values()) == pytest.approx(sum(losses), rel=1e-5)
 
 
-def test_strays_are_members_of_nothing_that_is_to_come() -> None:
+def test_strays_are_members_of_nothing_that_is_to_come(monkeypatch: pytest.MonkeyPatch) -> None:
     batch = easy_sets(200)
     logits = torch.randn((200, 40), generator=seeded(3))
     model = pretending(make_model(strays=0.5, density="none"), logits, None)
@@ -178,7 +178,7 @@ def test_strays_are_members_of_nothing_that_is_to_come() -> None:
         left.append(labels < 0)
         return real(h, valid, labels, anchor)
 
-    model.find = noted  # type: ignore[method-assign]  # notes
+    monkeypatch.setattr(model, "find", noted)
     everything = torch.ones((200, 4), dtype=torch.bool)
     loss, _ = model._next_loss(batch.x, torch.zeros(200, 40, 8), batch.labels, everything, seeded())
     share = left[0].float().mean(dim=1)

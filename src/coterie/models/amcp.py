@@ -260,7 +260,8 @@ class AmcpModel(FilteringModel):
     ) -> Int[Tensor, "B N"]:
         """Of the found clusters, the one that claims each point most."""
         centre, share = self._centres(h, valid, _members(labels, valid, h.dtype))
-        return (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
+        nearest: Tensor = (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
+        return nearest
 
     def _centres(
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
