@@ -12,6 +12,7 @@ FAST: dict[str, dict[str, Any]] = {
     "clam": {"n_clusters": 2, "epochs": 5, "n_restarts": 2, "beta": 1.0, "learning_rate": 0.1},
     "coterie": {"effort": "fast", "random_state": 0},
     "dac": {},
+    "amcp": {},
     "attention-based": {},
 }
 
@@ -24,6 +25,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     },
     "coterie": {},
     "dac": {},
+    "amcp": {},
     "attention-based": {},
 }
 
