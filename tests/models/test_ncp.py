@@ -230,7 +230,8 @@ def test_training_lowers_the_loss_and_reaches_every_parameter() -> None:
 
 def test_published_shape_and_refusals() -> None:
     model = NcpModel(NcpConfig.faithful(2))
-    hidden = [sum(isinstance(part, torch.nn.PReLU) for part in network.modules()) for network in model.children()]
+    networks = (model.member, model.later, model.cluster_network, model.option_network)
+    hidden = [sum(isinstance(part, torch.nn.PReLU) for part in network.modules()) for network in networks]
     assert hidden == [4, 4, 5, 5]
     with pytest.raises(ConfigError, match="n_samples=0"):
         NcpConfig(2, n_samples=0)

@@ -196,8 +196,9 @@ class AmcpModel(FilteringModel):
 
     def _strays(self, true: Int[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
         """Which points would be left over, a random share of each set."""
-        draws = torch.rand((len(true), true.shape[1] + 1), generator=generator, device=generator.device).to(true.device)
-        return draws[:, 1:] < self.config.strays * draws[:, :1]
+        # One place after the other, so that padding at the end leaves the points with the draws that they have.
+        draws = torch.rand((true.shape[1] + 1, len(true)), generator=generator, device=generator.device).to(true.device)
+        return (draws[1:] < self.config.strays * draws[:1]).T
 
     def filter_embedded(
         self, x: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"], generator: Generator
@@ -206,14 +207,17 @@ class AmcpModel(FilteringModel):
         h = self.lifted(x)
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
-        for _ in range(self.config.max_passes):
+        # Sets share the random numbers, and all are drawn beforehand, lest one set depend on its neighbours.
+        n_draws = self.config.max_passes if self.config.filtering == "anchored" else 0
+        uniform = torch.rand(n_draws, generator=generator, device=generator.device).to(h.device)
+        for number in range(self.config.max_passes):
             active = (valid & (labels < 0)).any(dim=1).nonzero().squeeze(1)
             if len(active) == 0:
                 break
             here, there, so_far = h[active], valid[active], labels[active]
             turn = torch.tensor([len(kept[place]) for place in active.tolist()], device=h.device)
             remaining = there & (so_far < 0)
-            anchor = self._anchors(remaining, generator)
+            anchor = _anchors(remaining, uniform[number]) if n_draws else None
             found = self.find(here, there, so_far, anchor)
             taken, stray = self._taken(found.logits.masked_fill(~remaining, -torch.inf), remaining, anchor, turn)
             so_far = torch.where(taken, turn.unsqueeze(1), so_far)
@@ -245,15 +249,6 @@ class AmcpModel(FilteringModel):
         refused = (~(taken & asked_for).any(dim=1) & (turn > 0) & (self.config.strays > 0)).unsqueeze(1)
         certain = likeliest if anchor is None else likeliest | asked_for
         return (taken | certain) & ~refused, asked_for & refused
-
-    def _anchors(self, remaining: Bool[Tensor, "B N"], generator: Generator) -> Int[Tensor, " B"] | None:
-        if self.config.filtering != "anchored":
-            return None
-        # Sets share the random number, lest one depend on its neighbours.
-        uniform = torch.rand((), generator=generator, device=generator.device).to(remaining.device)
-        count = remaining.sum(dim=1)
-        wanted = (uniform * count).long().minimum(count - 1)
-        return (remaining.cumsum(dim=1) > wanted.unsqueeze(1)).byte().argmax(dim=1)
 
     def _nearest(
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
@@ -367,6 +362,13 @@ def _summed_up(
     count = member.sum(dim=1)
     mean = member.mT @ h / count.clamp(min=1).unsqueeze(2)
     return mean, count / valid.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def _anchors(remaining: Bool[Tensor, "B N"], uniform: Float[Tensor, ""]) -> Int[Tensor, " B"]:
+    """One of the points that are left in each set, by a number between 0 and 1."""
+    count = remaining.sum(dim=1)
+    wanted = (uniform * count).long().minimum(count - 1)
+    return (remaining.cumsum(dim=1) > wanted.unsqueeze(1)).byte().argmax(dim=1)
 
 
 def _random_order(true: Int[Tensor, "B N"], generator: Generator) -> Int[Tensor, "B K"]:
