@@ -75,6 +75,7 @@ NETWORKS: Final[dict[str, Network[SetModel]]] = {
     "abc": Network(AttentionBasedModel, AttentionBasedConfig(WIDTH), one_cycle(8000), 8, FOR_ABC),
     "dac-anchored": Network(DacModel, ANCHORED, one_cycle(6000), 4, FOR_DAC),
     "dac-anchored-12": Network(DacModel, ANCHORED, one_cycle(8000), 4, FOR_ABC),
+    "dac-anchored-12-short": Network(DacModel, ANCHORED, one_cycle(4000), 4, FOR_ABC),
     "dac-min-loss": Network(
         DacModel, DacConfig(WIDTH, density="none", **FOR_MANY_FEATURES), one_cycle(6000), 8, FOR_DAC
     ),
