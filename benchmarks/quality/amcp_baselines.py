@@ -6,15 +6,15 @@ Components are those of the set itself: a method sees nothing but what it cluste
 import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import torch
+from jaxtyping import Float
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 from torch import Tensor
 
-from benchmarks.quality.amcp_data import HeldOutSet
 from benchmarks.quality.networks import SEED
 from benchmarks.quality.records import Floats, Setting, Settings
 from coterie.errors import InputError
@@ -34,7 +34,22 @@ BASELINES: Final[Mapping[str, tuple[dict[str, Setting], ...]]] = MappingProxyTyp
 )
 """Settings of the methods, of which validation sets may choose one."""
 
-Solve: TypeAlias = Callable[[HeldOutSet], Tensor]
+
+class ToldSet(Protocol):
+    """A set, and what is told of it."""
+
+    @property
+    def x(self) -> Float[Tensor, "N D"]:
+        """Pixels or features."""
+        ...
+
+    @property
+    def n_clusters(self) -> int:
+        """K."""
+        ...
+
+
+Solve: TypeAlias = Callable[[ToldSet], Tensor]
 """From a set to labels."""
 
 
@@ -43,7 +58,7 @@ def solver(method: str, settings: Settings) -> Solve:
     if method not in BASELINES:
         raise InputError(f"Unknown baseline {method!r}. Known are: {', '.join(BASELINES)}.")
 
-    def solve(one: HeldOutSet) -> Tensor:
+    def solve(one: ToldSet) -> Tensor:
         components = principal_components(one, int(settings["components"] or COMPONENTS))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Graph is not fully connected")  # clusters apart are what is looked for
@@ -53,7 +68,7 @@ def solver(method: str, settings: Settings) -> Solve:
     return solve
 
 
-def principal_components(one: HeldOutSet, count: int) -> Floats:
+def principal_components(one: ToldSet, count: int) -> Floats:
     """The pictures of a set along the directions in which they differ most."""
     x = one.x.numpy()
     components: Floats = PCA(min(count, *x.shape), random_state=SEED).fit_transform(x)

@@ -26,7 +26,6 @@ from coterie.data.pictures import Bytes, load_embeddings, load_pictures
 from coterie.errors import InputError
 from coterie.tasks.classes import Catalogue
 from coterie.tasks.compositions import fewest_classes
-from coterie.tasks.images import Distortion, ImageTasks
 
 Collection: TypeAlias = Literal["mnist", "cifar10", "tiny-imagenet", "tiny-imagenet-embedded"]
 Part: TypeAlias = Literal["training", "validation", "test"]
@@ -64,7 +63,6 @@ SEEDS: Final[dict[Part, int]] = {"training": 0, "validation": 11, "test": 2020}
 MNIST_FILES: Final = tuple(
     f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )
-UNMOVED: Final = Distortion()
 
 
 @final
@@ -154,56 +152,6 @@ def pictures(collection: Collection, part: Part) -> Pictures:
     """All pictures of a part."""
     everything = LOADERS[collection]()
     return everything.only(is_of(collection, part, everything.classes))
-
-
-def training_tasks(
-    collection: Collection,
-    points: tuple[int, int],
-    *,
-    n_classes: int | None = None,
-    moved: Distortion = UNMOVED,
-    mirrored: bool = False,
-    turned: bool = False,
-) -> ImageTasks:
-    """Sets of training classes, drawn DAC's way; where a class has too few pictures, some are taken again.
-
-    Parameters
-    ----------
-    collection : str
-        What they are pictures of.
-    points : tuple of int
-        Least and most pictures of a set.
-    n_classes : int, optional
-        How many of the training classes are used, the first ones; all if it is not given.
-    moved : Distortion
-        How much each picture is moved whenever it is drawn.
-    mirrored : bool
-        Whether each is mirrored with probability one half.
-    turned : bool
-        Whether a class that is turned by a quarter, a half or three quarters is another class.
-    """
-    shown = pictures(collection, "training")
-    if shown.images.shape[2:] == (1, 1) and (mirrored or turned or moved != UNMOVED):
-        raise InputError(f"{collection} has features and no pictures, which cannot be moved ({moved}) or mirrored.")
-    # Held-back classes do not count as training classes.
-    at_hand = [number for number in TRAINING_CLASSES[collection] if bool((shown.classes == number).any())]
-    if n_classes is not None and not 1 <= n_classes <= len(at_hand):
-        raise InputError(f"n_classes={n_classes} must be from 1 to {len(at_hand)}, which {collection} trains on.")
-    shown = shown.only(torch.isin(shown.classes, torch.tensor(at_hand[:n_classes])))
-    return ImageTasks(
-        shown.images,
-        shown.classes,
-        torch.zeros_like(shown.classes),
-        points=points,
-        clusters=(1, CLUSTERS[collection][1]),
-        sizes="dirichlet",
-        concentration=CONCENTRATION,
-        turn_by=moved.turn_by,
-        stretched=moved.stretched,
-        shifted=moved.shifted,
-        mirrored=mirrored,
-        rotations=turned,
-    )
 
 
 @final

@@ -2,10 +2,11 @@
 
     python -m benchmarks.quality.amcp_pictures [--collections mnist] [--methods amcp,kmeans] --runs FOLDER [--anew]
 
-All networks of a collection are trained for the same processor time, on one thread, on sets of the training classes,
-and find out the number of clusters by themselves. k-means, spectral clustering and mixtures of Gaussians are told it,
-and have principal components of the set. Training goes on where it stopped, and what the results file has already is
-not measured again.
+An encoder learns to name classes that are put together of the training classes (`amcp_lessons`), and stays as it is.
+All networks of a collection are then trained for the same processor time, on one thread, on sets of what it sees of
+other such classes, and find out the number of clusters by themselves. k-means, spectral clustering and mixtures of
+Gaussians are told it, and have principal components of the set: of its pixels or, "encoded", of what the encoder sees.
+Training goes on where it stopped, and what the results file has already is not measured again.
 """
 
 import argparse
@@ -13,19 +14,32 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from statistics import mean
 from types import MappingProxyType
-from typing import Any, Final, get_args
+from typing import Any, Final, final, get_args
 
 import torch
+from jaxtyping import Float
 from torch import Generator, Tensor
+from torch.nn.functional import normalize
 
 from benchmarks.quality import amcp_baselines
-from benchmarks.quality.amcp_baselines import BASELINES, Solve
-from benchmarks.quality.amcp_data import POINTS, Collection, HeldOutSet, test_sets, training_tasks, validation_sets
+from benchmarks.quality.amcp_baselines import BASELINES, Solve, ToldSet
+from benchmarks.quality.amcp_data import (
+    CONCENTRATION,
+    POINTS,
+    Collection,
+    HeldOutSet,
+    Pictures,
+    test_sets,
+    validation_sets,
+)
+from benchmarks.quality.amcp_lessons import lessons, moved
 from benchmarks.quality.commands import exit_status, named
-from benchmarks.quality.networks import SEED, Network, as_batch, one_cycle, scored, seconds_per_step, trained
+from benchmarks.quality.naming import NamedPictures, Naming, encoder_that_names
+from benchmarks.quality.networks import SEED, Network, one_cycle, scored, seconds_per_step, trained
 from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
 from coterie.data.files import write_atomically
 from coterie.estimators.base import one_thread
@@ -34,96 +48,157 @@ from coterie.models.amcp import AmcpModel
 from coterie.models.base import SetModel
 from coterie.models.dac import DacModel
 from coterie.models.ncp import NcpModel
-from coterie.tasks.images import Distortion, ImageTasks
+from coterie.nn.vision import ElementEncoder, Encoder
+from coterie.structures import TaskBatch
+from coterie.tasks.classes import Instances
+from coterie.tasks.embeddings import VectorTasks
 
 OUT: Final = Path("benchmarks/results/amcp_pictures.jsonl")
 COLLECTIONS: Final[tuple[Collection, ...]] = get_args(Collection)
 IMAGES: Final[Mapping[Collection, tuple[int, int, int]]] = MappingProxyType(
     {"mnist": (1, 28, 28), "cifar10": (3, 32, 32), "tiny-imagenet": (3, 32, 32), "tiny-imagenet-embedded": (1280, 1, 1)}
 )
-MINUTES: Final[Mapping[Collection, float]] = MappingProxyType(
-    {"mnist": 4.0, "cifar10": 4.0, "tiny-imagenet": 4.0, "tiny-imagenet-embedded": 2.0}
+NAMINGS: Final[Mapping[Encoder, Naming]] = MappingProxyType(
+    {
+        "strided": Naming(64, 1000, 128, encoder="strided", by_direction=True),
+        "mlp": Naming(64, 3000, 128, encoder="mlp", by_direction=True),
+    }
 )
-"""Processor time that a network is trained for."""
-TRAINING_POINTS: Final = (50, 150)
-BATCH_SIZE: Final = 4
+"""How the encoders learn."""
+MINUTES: Final = 3.0
+"""Processor time that a network is trained for, once there is an encoder."""
+TRAINING_POINTS: Final = (40, 150)
+MOST_CLUSTERS: Final[Mapping[Collection, int]] = MappingProxyType(
+    {"mnist": 6, "cifar10": 6, "tiny-imagenet": 20, "tiny-imagenet-embedded": 20}
+)
+"""Of a set to train on: as many as of a test set, or one more where these are few."""
+BATCH_SIZE: Final = 16
+LEARNING_RATE: Final = 2e-3
+ENCODED_AT_ONCE: Final = 1000
 TEST_SETS: Final[Mapping[int, int]] = MappingProxyType({100: 100, 500: 50, 1000: 100, 5000: 20})
 """How many sets, by their size."""
 VALIDATION_SETS: Final = 20
 VALIDATION_POINTS: Final[Mapping[Collection, int]] = MappingProxyType(
     {"mnist": 500, "cifar10": 500, "tiny-imagenet": 100, "tiny-imagenet-embedded": 100}
 )
-MOVED: Final = Distortion(turn_by=10.0, stretched=0.1, shifted=0.05)
-ANCHORED: Final[dict[str, Any]] = {"filtering": "anchored", "density": "none"}
+ANCHORED: Final[dict[str, Any]] = {"filtering": "anchored", "density": "none", "principal": 8}
 COMPARED: Final[dict[str, Any]] = {"anchor_position": "latent", "anchoring": "compared", "anchors": 8}
+ENCODED: Final = "-encoded"
+"""End of the names of methods that are told the number of clusters and see what the encoder sees."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Eyes:
+    """What looks at the pictures of a collection: an encoder, or nothing where they come as features."""
+
+    encoder: ElementEncoder | None
+    minutes: float
+    """Processor time that it was trained for."""
+
+    @torch.no_grad()
+    def features(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
+        """Directions, since only these mean something to it."""
+        if self.encoder is None:
+            return normalize(x, dim=1)
+        parts = [self.encoder(part.unsqueeze(0))[0] for part in torch.split(x, ENCODED_AT_ONCE)]
+        return normalize(torch.cat(parts), dim=1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SeenSet:
+    """A set as the encoder sees it."""
+
+    x: Float[Tensor, "N E"]
+    n_clusters: int
+
+
+@cache
+def eyes(collection: Collection, kind: Encoder, n_classes: int | None, runs: Path) -> Eyes:
+    """The encoder of that kind that named what is put together of so many training classes."""
+    image = IMAGES[collection]
+    if image[1:] == (1, 1):
+        return Eyes(None, 0.0)
+    naming = NAMINGS[kind]
+
+    def shown() -> NamedPictures:
+        learned = lessons(collection, n_classes).named
+        return NamedPictures(learned.images, learned.classes, moved)
+
+    path = runs / f"{collection}-{kind}-{n_classes or 'all'}-{naming.steps}.safetensors"
+    weights, minutes = encoder_that_names(naming, shown, path)
+    encoder = ElementEncoder(kind, image[0] * image[1] * image[2], image, naming.channels).eval()
+    encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in weights.items()})
+    return Eyes(encoder, minutes)
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A kind of network, its settings besides the pictures', and the sets that it is trained on."""
+    """A kind of network, its settings besides the number of features, and what it sees."""
 
     kind: type[SetModel]
     config: Mapping[str, Any]
+    encoder: Encoder = "strided"
     n_classes: int | None = None
     """Training classes that are used; None for all."""
-    turned: bool = False
-    """Whether a class that is turned by a quarter, a half or three quarters is another class."""
     decoded: Mapping[str, Any] = field(default_factory=dict)
     """Settings that are changed once it is trained, where the weights are those of another contender."""
     weights_of: str | None = None
     """That one."""
 
-    def network(self, collection: Collection) -> Network[SetModel]:
+    def eyes(self, collection: Collection, runs: Path) -> Eyes:
+        """What it sees with."""
+        return eyes(collection, self.encoder, self.n_classes, runs)
+
+    def tasks(self, collection: Collection, runs: Path, *, held_back: bool = False) -> VectorTasks:
+        """Where its training sets come from, or those to calibrate with, which are of other classes."""
+        learned = lessons(collection, self.n_classes)
+        return _sets_of(collection, learned.held_back if held_back else learned.sorted, self.eyes(collection, runs))
+
+    def network(self, n_features: int) -> Network[SetModel]:
         """What is trained, of one step."""
-        image = IMAGES[collection]
-        n_features = image[0] * image[1] * image[2]
-        config = dict(self.config)
-        if image[1:] == (1, 1):
-            config["encoder"] = "mlp"
-        of_image = {} if config["encoder"] == "mlp" else {"image": image}
-        made = self.kind.Config(n_features, **config, **of_image)
-        return Network(self.kind, made, one_cycle(1), BATCH_SIZE)
-
-    def tasks(self, collection: Collection) -> ImageTasks:
-        """Where its training sets come from."""
-        are_pictures = IMAGES[collection][1:] != (1, 1)
-        return training_tasks(
-            collection,
-            TRAINING_POINTS,
-            n_classes=self.n_classes,
-            moved=MOVED if are_pictures else Distortion(),
-            mirrored=are_pictures and collection != "mnist",
-            turned=self.turned and are_pictures,
-        )
+        made = self.kind.Config(n_features, **self.config)
+        return Network(self.kind, made, one_cycle(1, LEARNING_RATE), BATCH_SIZE)
 
 
-AMCP_SETTINGS: Final[dict[str, Any]] = {**ANCHORED, "encoder": "strided", "moments": 4}
+def _sets_of(collection: Collection, shown: Pictures, seen_with: Eyes) -> VectorTasks:
+    """Sets of what is seen of pictures, each of them moved a little."""
+    if seen_with.encoder is None:
+        pixels = shown.images.float() / 255
+    else:
+        generator = Generator().manual_seed(SEED)
+        pixels = torch.cat([moved(part, generator) for part in torch.split(shown.images, ENCODED_AT_ONCE)])
+    instances = Instances(TRAINING_POINTS, (1, MOST_CLUSTERS[collection]), "dirichlet", CONCENTRATION)
+    return VectorTasks(seen_with.features(pixels.flatten(1)), 1.0, shown.classes, instances)
+
+
+AMCP_SETTINGS: Final[dict[str, Any]] = {**ANCHORED, "moments": 4}
 CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
     {
         "amcp": Contender(AmcpModel, AMCP_SETTINGS),
         "amcp-star": Contender(
             AmcpModel, AMCP_SETTINGS, decoded=MappingProxyType({"update_previous": True}), weights_of="amcp"
         ),
-        "amcp-turned": Contender(AmcpModel, AMCP_SETTINGS, turned=True),
-        "amcp-mlp": Contender(AmcpModel, AMCP_SETTINGS | {"encoder": "mlp"}),
-        "dac": Contender(
-            DacModel,
-            {**ANCHORED, **COMPARED, "encoder": "strided", "decoding": "kernel", "depth": 1, "mask_depth": 1},
-        ),
-        "ncp": Contender(NcpModel, {"encoder": "strided"}),
+        "amcp-transport": Contender(AmcpModel, AMCP_SETTINGS | {"e_step": "transport"}),
+        "amcp-unframed": Contender(AmcpModel, AMCP_SETTINGS | {"principal": 0}),
+        "amcp-mlp": Contender(AmcpModel, AMCP_SETTINGS, encoder="mlp"),
+        "dac": Contender(DacModel, {**ANCHORED, **COMPARED, "decoding": "kernel", "depth": 1, "mask_depth": 1}),
+        "ncp": Contender(NcpModel, {}),
         **{f"amcp-{count}-classes": Contender(AmcpModel, AMCP_SETTINGS, n_classes=count) for count in (2, 3, 4)},
     }
 )
+TOLD: Final = (*BASELINES, f"kmeans{ENCODED}", f"spectral{ENCODED}")
 OF_COLLECTIONS: Final[Mapping[Collection, tuple[str, ...]]] = MappingProxyType(
     {
-        "mnist": (*CONTENDERS, *BASELINES),
-        "cifar10": ("amcp", "amcp-star", "dac", *BASELINES),
-        "tiny-imagenet": ("amcp", "amcp-star", *BASELINES),
+        "mnist": (*CONTENDERS, *TOLD),
+        "cifar10": ("amcp", "amcp-star", "dac", *TOLD),
+        "tiny-imagenet": ("amcp", "amcp-star", *TOLD),
         "tiny-imagenet-embedded": ("amcp", "amcp-star", "dac", *BASELINES),
     }
 )
 """Methods that are measured on each."""
-METHODS: Final = (*CONTENDERS, *BASELINES)
+METHODS: Final = (*CONTENDERS, *TOLD)
 
 
 @dataclass(frozen=True)
@@ -148,13 +223,14 @@ class PictureRecord:
 
 
 def steps_within(name: str, collection: Collection, runs: Path) -> int:
-    """Steps that fit into the collection's minutes; measured once, so that training can go on."""
+    """Steps that fit into the minutes; measured once, so that training can go on."""
     kept = runs / f"{collection}-{name}.steps.json"
     if kept.is_file():
         return int(json.loads(kept.read_text(encoding="utf-8")))
     contender = CONTENDERS[name]
-    taken = seconds_per_step(contender.network(collection), contender.tasks(collection))
-    steps = max(20, int(60 * MINUTES[collection] / taken))
+    tasks = contender.tasks(collection, runs)
+    taken = seconds_per_step(contender.network(tasks.codes.shape[1]), tasks)
+    steps = max(20, int(60 * MINUTES / taken))
     runs.mkdir(parents=True, exist_ok=True)
     write_atomically(kept, json.dumps(steps).encode(), force=True)
     return steps
@@ -165,46 +241,63 @@ def network_of(name: str, collection: Collection, runs: Path) -> tuple[SetModel,
     contender = CONTENDERS[name]
     trained_as = contender.weights_of or name
     steps = steps_within(trained_as, collection, runs)
-    network = contender.network(collection).with_steps(steps)
-    held_back = [
-        as_batch(one.x, one.labels)
-        for one in validation_sets(collection, VALIDATION_POINTS[collection], VALIDATION_SETS)
-    ]
+    tasks = contender.tasks(collection, runs)
+    network = contender.network(tasks.codes.shape[1]).with_steps(steps)
     model = trained(
         trained_as,
         network,
-        contender.tasks(collection),
+        tasks,
         runs / f"{collection}-{trained_as}",
-        held_back=held_back,
+        held_back=_held_back(contender, collection, runs),
         score=adjusted_rand_index,
     )
     if contender.decoded:
         model.config = replace(model.config, **contender.decoded)
     settings = {
         **network.settings(model),
-        "minutes": MINUTES[collection],
+        "minutes": MINUTES,
+        "encoder": contender.encoder,
+        "encoder_minutes": contender.eyes(collection, runs).minutes,
         "n_classes": contender.n_classes,
-        "turned": contender.turned,
     }
     return model, settings
+
+
+def _held_back(contender: Contender, collection: Collection, runs: Path) -> list[TaskBatch]:
+    """Sets to calibrate with, as large as those that other choices are made on."""
+    tasks = contender.tasks(collection, runs, held_back=True)
+    size = VALIDATION_POINTS[collection]
+    tasks = replace(tasks, instances=replace(tasks.instances, points=(size, size)))
+    generator = Generator().manual_seed(SEED)
+    return [tasks.sample(1, generator) for _ in range(VALIDATION_SETS)]
 
 
 def prepared(method: str, collection: Collection, runs: Path) -> tuple[Settings, Solve]:
     """A method, ready; of a baseline's settings, those that do best on the validation sets."""
     if method in CONTENDERS:
         model, settings = network_of(method, collection, runs)
+        seen_with = CONTENDERS[method].eyes(collection, runs)
 
-        def solve(one: HeldOutSet) -> Tensor:
+        def solve(one: ToldSet) -> Tensor:
             with torch.no_grad():
-                return model.cluster(one.x, Generator().manual_seed(SEED)).labels
+                return model.cluster(seen_with.features(one.x), Generator().manual_seed(SEED)).labels
 
         return settings, solve
     shown = validation_sets(collection, VALIDATION_POINTS[collection], VALIDATION_SETS)
-    candidates = [(settings, amcp_baselines.solver(method, settings)) for settings in BASELINES[method]]
+    plain = method.removesuffix(ENCODED)
+    looking = eyes(collection, "strided", None, runs) if method.endswith(ENCODED) else None
+    candidates = [(settings, seeing(looking, amcp_baselines.solver(plain, settings))) for settings in BASELINES[plain]]
     if len(candidates) == 1:
         return candidates[0]
     scores = [mean(scored(shown, solve).metrics["ari"]) for _, solve in candidates]
     return candidates[scores.index(max(scores))]
+
+
+def seeing(seen_with: Eyes | None, solve: Solve) -> Solve:
+    """The same method on what an encoder sees, if there is one."""
+    if seen_with is None:
+        return solve
+    return lambda one: solve(SeenSet(seen_with.features(one.x), one.n_clusters))
 
 
 def measure(collection: Collection, n_points: int, method: str, settings: Settings, solve: Solve) -> PictureRecord:

@@ -10,15 +10,28 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
-from torch import Tensor
+import torch
+from jaxtyping import Float, UInt8
+from torch import Generator, Tensor
 
-from benchmarks.quality.cifar_data import CLUSTERS, IMAGE, N_POINTS, held_out_sets, training_tasks
-from benchmarks.quality.cifar_encoder import Naming, encoder_that_names
+from benchmarks.quality.cifar_data import (
+    CLUSTERS,
+    IMAGE,
+    N_POINTS,
+    SHIFTED,
+    STRETCHED,
+    TURNED,
+    held_out_sets,
+    pictures,
+    training_tasks,
+)
+from benchmarks.quality.naming import NamedPictures, Naming, encoder_that_names
 from benchmarks.quality.networks import Network, as_batch, minutes, one_cycle, trained
 from coterie.metrics import adjusted_rand_index
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
 from coterie.structures import TaskBatch
 from coterie.tasks.classes import Instances
+from coterie.tasks.images import Distortion
 
 CHANNELS: Final = 24
 """Of the encoder's first layer; the published one has 64."""
@@ -59,7 +72,20 @@ def _held_back() -> list[TaskBatch]:
 @cache
 def shared_encoder(folder: Path) -> tuple[Mapping[str, Tensor], float]:
     """Weights of the encoder that all networks begin with, by their names in a network, and the minutes they took."""
-    return encoder_that_names(SHARED, folder)
+    path = folder / f"named-{SHARED.channels}-{SHARED.steps}.safetensors"
+    return encoder_that_names(SHARED, _named_pictures, path)
+
+
+def _named_pictures() -> NamedPictures:
+    shown = pictures("training")
+    return NamedPictures(shown.images, shown.classes, _moved)
+
+
+def _moved(images: UInt8[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
+    """Pictures from 0 to 1 as the training sets of networks have them: mirrored or not, and a little distorted."""
+    mirrored = torch.rand((len(images), 1, 1, 1), generator=generator) < 0.5
+    images = torch.where(mirrored, images.flip(3), images)
+    return Distortion(TURNED, STRETCHED, SHIFTED).applied(images.float() / 255, generator)
 
 
 def compared_network(name: str, folder: Path) -> AttentionBasedModel:

@@ -32,10 +32,15 @@ from coterie.nn.density import density_head
 from coterie.nn.mixing import InterClusterCoupling, IntraClusterMixing, Membership, Mixed, feed_forward
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import SMALLEST
+from coterie.ops.orders import order_of_clusters, picked
+from coterie.ops.partition import members_of, summed_up
 from coterie.ops.sinkhorn import NEVER, log_mass
 from coterie.structures import Clustering, Loss, TaskBatch
 
 __all__ = ["AmcpConfig", "AmcpModel", "Found"]
+
+MOST_MOVES = 30
+"""Times that points may move between the clusters once all are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +67,7 @@ class AmcpModel(FilteringModel):
         self.config = config
         width, hidden = config.width, config.hidden
         self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
-        self.lift = feed_forward([self.embed.out_width, *[hidden] * config.depth, width])
+        self.lift = feed_forward([self.seen_width, *[hidden] * config.depth, width])
         self.coupling = InterClusterCoupling(
             width, hidden, references=config.references, anchored=config.filtering == "anchored"
         )
@@ -96,9 +101,9 @@ class AmcpModel(FilteringModel):
         Labels are 0..K-1; a cluster may be empty. Anchored networks find the cluster of the anchors.
         """
         remaining = valid & (labels < 0)
-        member = _members(labels, valid, h.dtype)
+        member = members_of(labels, valid, h.dtype)
         shown = None if anchor is None else h.gather(1, anchor.reshape(-1, 1, 1).expand(-1, 1, h.shape[2]))
-        proposal = self.coupling(h, remaining, *_summed_up(h, valid, member), shown)
+        proposal = self.coupling(h, remaining, *summed_up(h, valid, member), shown)
         transport_steps = self.config.sinkhorn_steps if self.config.e_step == "transport" else 0
         mixed: Mixed = self.mixing(h, valid, proposal, steps=self.config.em_steps, transport_steps=transport_steps)
         logits = self.membership(h, self.mixing.claims(h, mixed), mixed)
@@ -119,7 +124,7 @@ class AmcpModel(FilteringModel):
         # Dropout knows no generator of its own.
         with drawing_from(generator) if self.config.dropout else nullcontext():
             x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
-            h = self.lifted(self.embed(x, batch.valid))
+            h = self.lifted(self.seen_in_training(x, batch.valid, generator))
             true = batch.labels.masked_fill(~batch.valid, -1)
             return (
                 self._loss_at_moments(x, h, true, generator)
@@ -132,7 +137,7 @@ class AmcpModel(FilteringModel):
     ) -> Loss:
         """Loss of the next cluster after as many as chance has it."""
         h, true, x = (part.repeat_interleave(self.config.moments, dim=0) for part in (h, true, x))
-        order = _random_order(true, generator)
+        order = order_of_clusters(true, generator)
         # With strays there is one moment more: all clusters are found, and nothing else is left.
         count = (order >= 0).sum(dim=1) + int(self.config.strays > 0)
         passed = (torch.rand(len(h), generator=generator, device=generator.device).to(h.device) * count).long()
@@ -217,7 +222,7 @@ class AmcpModel(FilteringModel):
             here, there, so_far = h[active], valid[active], labels[active]
             turn = torch.tensor([len(kept[place]) for place in active.tolist()], device=h.device)
             remaining = there & (so_far < 0)
-            anchor = _anchors(remaining, uniform[number]) if n_draws else None
+            anchor = picked(remaining, uniform[number]) if n_draws else None
             found = self.find(here, there, so_far, anchor)
             taken, stray = self._taken(found.logits.masked_fill(~remaining, -torch.inf), remaining, anchor, turn)
             so_far = torch.where(taken, turn.unsqueeze(1), so_far)
@@ -228,6 +233,8 @@ class AmcpModel(FilteringModel):
             labels[active] = so_far
             for row in taken.any(dim=1).nonzero().squeeze(1).tolist():
                 kept[int(active[row])].append(_state_of(found, row, int(turn[row])))
+        if self._by_centres and self.config.decoding == "robust":
+            labels = self._settled(h, valid, labels)
         return [
             self._summarised(states, h[place], valid[place], labels[place]) if states else {}
             for place, states in enumerate(kept)
@@ -254,15 +261,26 @@ class AmcpModel(FilteringModel):
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
     ) -> Int[Tensor, "B N"]:
         """Of the found clusters, the one that claims each point most."""
-        centre, share = self._centres(h, valid, _members(labels, valid, h.dtype))
+        centre, share = self._centres(h, valid, members_of(labels, valid, h.dtype))
         nearest: Tensor = (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
         return nearest
+
+    def _settled(
+        self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
+    ) -> Int[Tensor, "B N"]:
+        """Points that moved to the clusters that claim them most, again and again: mixing, now that all are found."""
+        for _ in range(MOST_MOVES):
+            moved = torch.where(labels >= 0, self._nearest(h, valid, labels), labels)
+            if torch.equal(moved, labels):
+                break
+            labels = moved
+        return labels
 
     def _centres(
         self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
     ) -> tuple[Float[Tensor, "B K E"], Float[Tensor, "B K"]]:
         """References of clusters as their members alone would have them, and their shares of all points."""
-        mean, share = _summed_up(h, valid, member)
+        mean, share = summed_up(h, valid, member)
         return self.mixing.decode(self.coupling.as_reference(mean)), share
 
     def _summarised(
@@ -347,36 +365,6 @@ class AmcpModel(FilteringModel):
         if context is None:
             raise ConfigError("A network without a density head describes no clusters.")
         return context
-
-
-def _members(labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"], dtype: torch.dtype) -> Float[Tensor, "B N K"]:
-    """One where a point is of a cluster; there is always at least one cluster, be it empty."""
-    known = valid & (labels >= 0)
-    return one_hot(labels.clamp(min=0)).to(dtype) * known.unsqueeze(2)
-
-
-def _summed_up(
-    h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
-) -> tuple[Float[Tensor, "B K E"], Float[Tensor, "B K"]]:
-    """Mean of the members of each cluster, and their share of all points."""
-    count = member.sum(dim=1)
-    mean = member.mT @ h / count.clamp(min=1).unsqueeze(2)
-    return mean, count / valid.sum(dim=1, keepdim=True).clamp(min=1)
-
-
-def _anchors(remaining: Bool[Tensor, "B N"], uniform: Float[Tensor, ""]) -> Int[Tensor, " B"]:
-    """One of the points that are left in each set, by a number between 0 and 1."""
-    count = remaining.sum(dim=1)
-    wanted = (uniform * count).long().minimum(count - 1)
-    return (remaining.cumsum(dim=1) > wanted.unsqueeze(1)).byte().argmax(dim=1)
-
-
-def _random_order(true: Int[Tensor, "B N"], generator: Generator) -> Int[Tensor, "B K"]:
-    """Place of each cluster in a random order of those that a set has; -1 for one that it has not."""
-    member = one_hot(true.clamp(min=0)) * (true >= 0).unsqueeze(2)
-    present = member.sum(dim=1) > 0
-    draws = torch.rand(present.shape, generator=generator, device=generator.device).to(true.device)
-    return draws.masked_fill(~present, 2.0).argsort(dim=1).argsort(dim=1).masked_fill(~present, -1)
 
 
 def _state_of(found: Found, row: int, turn: int) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coterie.errors import ConfigError
+from coterie.models.filtering_checks import check_settings
 from coterie.nn.density import Density
 from coterie.nn.mixing import Kernel, References
 from coterie.nn.vision import Encoder
@@ -33,7 +34,7 @@ _LEAST = {
         ),
         1,
     ),
-    **dict.fromkeys(("em_steps", "moments", "prior_strength", "rate", "surprise_weight"), 0),
+    **dict.fromkeys(("em_steps", "moments", "principal", "prior_strength", "rate", "surprise_weight"), 0),
 }
 
 
@@ -49,6 +50,9 @@ class AmcpConfig:
     """Channels, height and width, where elements are images."""
     channels: int = 64
     """Width of that encoder."""
+    principal: int = 0
+    """C: principal directions of a set that its encoded points are seen along, so that what is learned is the
+    arrangement of clusters and not where in space those of training were; 0 for points as they are."""
     filtering: Literal["min-loss", "anchored"] = "min-loss"
     """Whether the network chooses the next cluster, or a point that is left says which one is wanted."""
     width: int = 64
@@ -100,12 +104,7 @@ class AmcpConfig:
     """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least {least}.")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+        check_settings(self, _LEAST, _CHOICES)
         for name in ("dropout", "strays"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
@@ -115,11 +114,6 @@ class AmcpConfig:
             raise ConfigError(
                 f"density={self.density!r} describes points as they are, not what encoder={self.encoder!r} is for; "
                 "use density='none'."
-            )
-        if self.turns > 1 and (self.n_features != 2 or self.density != "flow"):
-            raise ConfigError(
-                f"turns={self.turns} is for flows of 2 features; this is a {self.density!r} density of "
-                f"{self.n_features}. Use turns=1."
             )
 
     @classmethod

@@ -66,10 +66,10 @@ class DacModel(FilteringModel):
         )
         anchored, at_input = config.filtering == "anchored", config.anchor_position == "input"
         self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
-        meets_anchor = self.embed.out_width if at_input else config.width
+        meets_anchor = self.seen_width if at_input else config.width
         self.show_anchor = MAB(meets_anchor, meets_anchor, attention) if anchored else None
         self.compare = Comparison(meets_anchor, config.width) if anchored and config.anchoring == "compared" else None
-        encoded = config.width if anchored and at_input else self.embed.out_width
+        encoded = config.width if anchored and at_input else self.seen_width
         self.encoder = ISABStack(encoded, config.depth, attention, tied=config.tie_blocks)
         self.pool = PMA(config.width, 1, attention)
         self.show_cluster = MAB(config.width, config.width, attention)
@@ -159,7 +159,7 @@ class DacModel(FilteringModel):
             anchors = torch.multinomial(batch.valid.float(), self.config.anchors, replacement=True, generator=generator)
         x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
         labels = batch.labels.masked_fill(~batch.valid, 0)
-        found = self.filter_around(self.embed(x, batch.valid), batch.valid, anchors)
+        found = self.filter_around(self.seen_in_training(x, batch.valid, generator), batch.valid, anchors)
         x, labels, valid = (_repeated(each, len(found.logits)) for each in (x, labels, batch.valid))
         members = (one_hot(labels) * valid.unsqueeze(2)).to(x.dtype)
         count = members.sum(dim=1)
@@ -248,7 +248,11 @@ class DacModel(FilteringModel):
         if self.config.decoding != "kernel":
             return self.config
         sets = [each for batch in batches for each in zip(batch.x, batch.valid, batch.labels, strict=True)]
-        kernels = [pair_kernel(self, self.embed(x[there].unsqueeze(0))[0]) for x, there, _ in sets]
+        kernels = []
+        for x, there, _ in sets:
+            alone = x[there].unsqueeze(0)
+            seen, _ = self.framed(self.embed(alone), torch.ones_like(alone[..., 0], dtype=torch.bool))
+            kernels.append(pair_kernel(self, seen[0]))
         found = calibrated_linkage(kernels, [labels[there] for _, there, labels in sets], score)
         return replace(self.config, **found._asdict())
 

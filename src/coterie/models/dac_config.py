@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from coterie.errors import ConfigError
+from coterie.models.filtering_checks import check_settings
 from coterie.nn.density import Density, Likelihood
 from coterie.nn.vision import Encoder
 
@@ -15,6 +16,24 @@ _CHOICES = {
     "scale": ("head", "model"),
     "anchoring": ("shown", "compared"),
     "decoding": ("robust", "kernel", "faithful"),
+}
+_LEAST = {
+    **dict.fromkeys(
+        (
+            "n_features",
+            "context_width",
+            "width",
+            "depth",
+            "mask_depth",
+            "anchors",
+            "smallest",
+            "turns",
+            "max_passes",
+            "max_points",
+        ),
+        1,
+    ),
+    "principal": 0,
 }
 
 
@@ -30,6 +49,9 @@ class DacConfig:
     """Channels, height and width, where elements are images."""
     channels: int = 64
     """Width of that encoder."""
+    principal: int = 0
+    """C: principal directions of a set that its encoded points are seen along, so that what is learned is the
+    arrangement of clusters and not where in space those of training were; 0 for points as they are."""
     filtering: Literal["min-loss", "anchored"] = "min-loss"
     """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
     anchor_position: Literal["input", "latent"] = "input"
@@ -78,23 +100,7 @@ class DacConfig:
     """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "n_features",
-            "context_width",
-            "width",
-            "depth",
-            "mask_depth",
-            "anchors",
-            "smallest",
-            "turns",
-            "max_passes",
-            "max_points",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
-        for name, known in _CHOICES.items():
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
+        check_settings(self, _LEAST, _CHOICES)
         if self.decoding == "kernel" and (self.filtering != "anchored" or self.density != "none"):
             raise ConfigError(
                 f"decoding='kernel' is for filtering='anchored' and density='none', not {self.filtering!r} and "
@@ -106,11 +112,6 @@ class DacConfig:
             raise ConfigError(
                 f"density={self.density!r} describes points as they are, not what encoder={self.encoder!r} is for; "
                 "use density='none', or 'statistician' for pixels."
-            )
-        if self.turns > 1 and (self.n_features != 2 or self.density != "flow"):
-            raise ConfigError(
-                f"turns={self.turns} is for flows of 2 features; this is a {self.density!r} density of "
-                f"{self.n_features}. Use turns=1."
             )
 
     @classmethod

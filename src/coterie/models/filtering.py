@@ -29,6 +29,7 @@ from coterie.models.filtering_refinement import (
 )
 from coterie.nn.density import DensityHead, GaussianHead
 from coterie.nn.vision import ElementEncoder
+from coterie.ops.frames import Frames, principal_frames
 from coterie.ops.mixture import joint_of
 from coterie.ops.orders import at_most, by_value
 from coterie.structures import Clustering
@@ -55,6 +56,10 @@ class FilteringConfig(Protocol):
     @property
     def max_points(self) -> int:
         """Points of a set that are filtered."""
+
+    @property
+    def principal(self) -> int:
+        """Principal directions of a set that its encoded points are seen along; 0 for points as they are."""
 
 
 class FilteringModel(SetModel, ABC):
@@ -93,9 +98,35 @@ class FilteringModel(SetModel, ABC):
         seen = torch.cat([self.embed(part.unsqueeze(0), there.unsqueeze(0))[0] for part, there in blocks])
         return seen.reshape(*x.shape[:2], self.embed.out_width)
 
+    @property
+    def seen_width(self) -> int:
+        """Numbers of an encoded point as the network sees it."""
+        return self.config.principal or self.embed.out_width
+
+    def seen_in_training(
+        self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
+    ) -> Float[Tensor, "B N E"]:
+        """Encoded points as the network sees them; frames are mirrored by chance, since no direction is the right one.
+
+        Seen from the frames of their sets, classes that are trained on cannot be known by heart.
+        """
+        seen: Tensor = self.embed(x, valid)
+        if not self.config.principal:
+            return seen
+        return principal_frames(seen, valid, self.config.principal).mirrored(generator).coordinates(seen)
+
+    def framed(
+        self, seen: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
+    ) -> tuple[Float[Tensor, "B N E"], Frames | None]:
+        """Encoded points as the network sees them once training is over, and the frames that they are seen from."""
+        if not self.config.principal:
+            return seen, None
+        frames = principal_frames(seen, valid, self.config.principal)
+        return frames.coordinates(seen), frames
+
     def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
         """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
-        return self.filter_embedded(self.embedded(x, valid), valid, generator)
+        return self.filter_embedded(self.framed(self.embedded(x, valid), valid)[0], valid, generator)
 
     @torch.no_grad()
     def cluster_sets(
@@ -106,6 +137,7 @@ class FilteringModel(SetModel, ABC):
         seen = self.embedded(x, valid)
         # By value, so that what is drawn by chance does not depend on how the points are arranged.
         order = by_value(seen, valid)
+        seen, frames = self.framed(seen, valid)
         ordered, there = arranged(x, order), valid.gather(1, order)
         shown = at_most(self.config.max_points, there, generator)
         passes = self.filter_embedded(arranged(seen, order), shown, generator)
@@ -115,6 +147,10 @@ class FilteringModel(SetModel, ABC):
             if state:
                 source = Generator(device=generator.device).manual_seed(seed)
                 passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
+                if frames is not None:
+                    rows = len(passes[i]["log_share"])
+                    passes[i]["middle"] = frames.middle[i].expand(rows, -1)
+                    passes[i]["axes"] = frames.axes[i].expand(rows, -1, -1)
         judged = x if self._has_posteriors else seen
         return [self._decode(*each) for each in zip(judged, valid, passes, strict=True)]
 
@@ -124,7 +160,11 @@ class FilteringModel(SetModel, ABC):
         if found.n_clusters == 0 or len(x) == 0:
             return x.new_zeros((len(x), found.n_clusters))
         if not self._has_posteriors:
-            x = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))[0]
+            seen = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))
+            if self.config.principal:
+                # Every cluster knows the frame of the set that it was found in.
+                seen = Frames(found.extras["middle"][:1], found.extras["axes"][:1]).coordinates(seen)
+            x = seen[0]
         return self._belonging(x, found)
 
     @torch.no_grad()

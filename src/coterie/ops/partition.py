@@ -1,8 +1,9 @@
 """What a partition of points amounts to, and how its clusters are numbered."""
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 
 def cluster_means(x: Tensor, labels: Tensor, clusters: int) -> Tensor:
@@ -22,3 +23,18 @@ def by_size(labels: Int[Tensor, " N"]) -> Int[Tensor, " N"]:
     by_first = first.argsort()
     order = by_first[sizes[by_first].argsort(descending=True, stable=True)]
     return order.argsort()[labels]
+
+
+def members_of(labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"], dtype: torch.dtype) -> Float[Tensor, "B N K"]:
+    """One where a point is of a cluster; there is always at least one cluster, be it empty."""
+    known = valid & (labels >= 0)
+    return one_hot(labels.clamp(min=0)).to(dtype) * known.unsqueeze(2)
+
+
+def summed_up(
+    h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
+) -> tuple[Float[Tensor, "B K E"], Float[Tensor, "B K"]]:
+    """Mean of the members of each cluster, and their share of all points."""
+    count = member.sum(dim=1)
+    mean = member.mT @ h / count.clamp(min=1).unsqueeze(2)
+    return mean, count / valid.sum(dim=1, keepdim=True).clamp(min=1)

@@ -6,7 +6,7 @@ from typing import final
 
 import numpy as np
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor
 
 from coterie.data.pictures import EmbeddingName, load_embeddings
@@ -20,7 +20,7 @@ from coterie.tasks.classes import Catalogue, Instances, Sizes, chosen
 class VectorTasks:
     """Sets of vectors in memory, of any classes."""
 
-    codes: UInt8[Tensor, "M D"]
+    codes: UInt8[Tensor, "M D"] | Float[Tensor, "M D"]
     """All vectors, as multiples of the scale."""
     scale: float
     """What a code of 1 stands for."""
@@ -31,10 +31,11 @@ class VectorTasks:
     _catalogue: Catalogue = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        if self.codes.ndim != 2 or self.codes.dtype != torch.uint8 or len(self.codes) != len(self.classes):
+        is_number = self.codes.dtype == torch.uint8 or self.codes.is_floating_point()
+        if self.codes.ndim != 2 or not is_number or len(self.codes) != len(self.classes):
             raise InputError(
                 f"codes are {self.codes.dtype} of shape {tuple(self.codes.shape)} for {len(self.classes)} classes; "
-                "give bytes of shape (M, D), and a class for each vector."
+                "give bytes or floats of shape (M, D), and a class for each vector."
             )
         object.__setattr__(self, "_catalogue", Catalogue.of(self.classes, torch.zeros_like(self.classes)))
         self.instances.check(self._catalogue)
