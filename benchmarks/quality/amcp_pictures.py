@@ -173,7 +173,7 @@ def _sets_of(collection: Collection, shown: Pictures, seen_with: Eyes) -> Vector
     return VectorTasks(seen_with.features(pixels.flatten(1)), 1.0, shown.classes, instances)
 
 
-AMCP_SETTINGS: Final[dict[str, Any]] = {**ANCHORED, "moments": 4}
+AMCP_SETTINGS: Final[dict[str, Any]] = {**ANCHORED, "moments": 0}
 CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
     {
         "amcp": Contender(AmcpModel, AMCP_SETTINGS),
