@@ -108,6 +108,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("amcp", "drawn"): _amcp(max_points=8),
     ("amcp", "strays"): _amcp(strays=0.3, density="none", decoding="faithful"),
     ("amcp", "encoded"): _amcp(encoder="mlp", channels=4, filtering="anchored", density="none"),
+    ("amcp", "framed"): _amcp(principal=2, density="none"),
     ("attention-based", "ours"): _attention_based(),
     ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),
     ("attention-based", "faithful"): _attention_based(
@@ -143,6 +144,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "drawn"): _dac(max_points=8),
     ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
+    ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
     ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),

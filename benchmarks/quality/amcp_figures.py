@@ -16,11 +16,10 @@ from typing import Any, Final
 
 import matplotlib as mpl
 from matplotlib import pyplot as plt
-from torch import Generator
 
 from benchmarks.quality.amcp_data import test_sets
 from benchmarks.quality.amcp_networks import OUT, ContenderRecord
-from benchmarks.quality.amcp_pictures import network_of
+from benchmarks.quality.amcp_pictures import prepared
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, STYLE, panels, save, show_montage
 from benchmarks.quality.records import REPOSITORY, read_lines
@@ -30,12 +29,11 @@ from coterie.metrics import matched_accuracy
 
 DEFAULT_FOLDER: Final = Path("docs/figures")
 RESULTS: Final = REPOSITORY / OUT
-SEED: Final = 0
 N_PICTURES: Final = 160
 PER_ROW: Final = 8
 SHOWN: Final = 3
 """Sets of digits."""
-METHOD: Final = "amcp-turned"
+METHOD: Final = "amcp"
 
 
 def _records() -> list[ContenderRecord]:
@@ -102,18 +100,19 @@ def draw_digits(folder: Path, runs: Path | None) -> None:
         raise InputError(
             "The digits need the networks of benchmarks.quality.amcp_pictures; give their folder by --runs."
         )
-    model, _ = network_of(METHOD, "mnist", runs)
+    _, solve = prepared(METHOD, "mnist", runs)
     figure = plt.figure(figsize=(9.6, 2.3 * SHOWN), layout="constrained")
     rows: Any = figure.subfigures(SHOWN, 1)
     for part, one in zip(rows, test_sets("mnist", N_PICTURES, SHOWN), strict=True):
-        found = model.cluster(one.x, Generator().manual_seed(SEED))
-        accuracy = matched_accuracy(one.labels.numpy(), found.labels.numpy())
-        part.suptitle(f"{found.n_clusters} clusters found of {one.n_clusters}, ACC {accuracy:.2f}", fontsize=9)
-        largest = -(-int(found.labels.bincount().max()) // PER_ROW)
-        axes: Any = part.subplots(1, max(2, found.n_clusters))
+        labels = solve(one)
+        n_found = int(labels.max()) + 1
+        accuracy = matched_accuracy(one.labels.numpy(), labels.numpy())
+        part.suptitle(f"{n_found} clusters found of {one.n_clusters}, ACC {accuracy:.2f}", fontsize=9)
+        largest = -(-int(labels.bincount().max()) // PER_ROW)
+        axes: Any = part.subplots(1, max(2, n_found))
         for cluster, axis in enumerate(axes):
-            if cluster < found.n_clusters:
-                show_montage(axis, one.x[found.labels == cluster].numpy(), PER_ROW, largest)
+            if cluster < n_found:
+                show_montage(axis, one.x[labels == cluster].numpy(), PER_ROW, largest)
             else:
                 axis.set_axis_off()
     save(figure, folder, "amcp-digits.png")

@@ -27,6 +27,18 @@ class PointBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class ViewBatch:
+    """Some rows of one data set, each seen twice."""
+
+    first: Float[Tensor, "N D"]
+    """One view of each row."""
+    second: Float[Tensor, "N D"]
+    """Another."""
+    index: Int[Tensor, " N"]
+    """Where the rows stand in the data set."""
+
+
+@dataclass(frozen=True, slots=True)
 class TaskBatch:
     """Several labelled sets of points, padded to one length."""
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Generator
 
 from benchmarks.quality import amcp_data
 from benchmarks.quality.amcp_baselines import BASELINES, principal_components, solver
@@ -22,13 +21,11 @@ from benchmarks.quality.amcp_data import (
     Pictures,
     is_of,
     pictures,
-    training_tasks,
     validation_sets,
 )
 from coterie.data.pictures import PictureSet
 from coterie.errors import InputError
 from coterie.metrics import matched_accuracy
-from coterie.tasks.images import Distortion
 
 PARTS: tuple[Part, ...] = ("training", "validation", "test")
 MEMBERS = 60
@@ -125,51 +122,6 @@ def test_validation_sets_are_of_what_is_held_back() -> None:
         assert one.drawn_from.n_pictures == 5 * MEMBERS // 10
     for one in validation_sets("tiny-imagenet", 50, 5):
         assert set(one.drawn_from.classes.tolist()) == set(range(9, 100, 10))
-
-
-@pytest.mark.usefixtures("in_memory")
-def test_training_sets_are_of_the_first_training_classes() -> None:
-    generator = Generator().manual_seed(0)
-    tasks = training_tasks("mnist", (30, 40))
-    assert set(tasks.classes.tolist()) == {0, 2, 4, 6, 8}
-    found = {int(labels.max()) + 1 for _ in range(30) for labels in tasks.sample(4, generator).labels}
-    assert found == {1, 2, 3, 4, 5}
-    assert set(training_tasks("mnist", (30, 40), n_classes=2).classes.tolist()) == {0, 2}
-    assert len(torch.unique(training_tasks("tiny-imagenet", (30, 40)).classes)) == 90
-    with pytest.raises(InputError, match="n_classes=6 must be from 1 to 5"):
-        training_tasks("mnist", (30, 40), n_classes=6)
-
-
-@pytest.mark.usefixtures("in_memory")
-def test_pictures_are_moved_and_features_are_not() -> None:
-    moved = training_tasks("mnist", (30, 30), moved=Distortion(turn_by=20.0), mirrored=True)
-    still = training_tasks("mnist", (30, 30))
-    first, second = (tasks.sample(2, Generator().manual_seed(0)) for tasks in (moved, still))
-    assert torch.equal(first.labels, second.labels)
-    assert not torch.equal(first.x, second.x)
-    assert training_tasks("tiny-imagenet-embedded", (30, 30)).sample(2, Generator().manual_seed(0)).x.shape[2] == 12
-    with pytest.raises(InputError, match="cannot be moved"):
-        training_tasks("tiny-imagenet-embedded", (30, 30), mirrored=True)
-
-
-@pytest.mark.usefixtures("in_memory")
-def test_turned_classes_are_classes() -> None:
-    shown = pictures("mnist", "training")
-    means = [shown.images[shown.classes == each].float().mean(dim=0) / 255 for each in range(0, 10, 2)]
-    patterns = torch.stack([mean.rot90(quarter, (1, 2)).flatten() for mean in means for quarter in range(4)])
-    tasks, generator = training_tasks("mnist", (30, 40), turned=True), Generator().manual_seed(0)
-    together: set[frozenset[int]] = set()
-    for _ in range(20):
-        batch = tasks.sample(4, generator)
-        for x, labels in zip(batch.x, batch.labels, strict=True):
-            nearest = torch.cdist(x, patterns).argmin(dim=1)
-            pairs = torch.unique(torch.stack([nearest, labels], dim=1), dim=0)
-            assert len(pairs) == len(torch.unique(nearest)) == len(torch.unique(labels)) <= 5
-            together.add(frozenset(nearest.tolist()))
-    assert frozenset().union(*together) == set(range(20))  # of five
-    assert any(len({each // 4 for each in one}) < len(one) for one in together)  # one picture, turned, is two classes
-    with pytest.raises(InputError, match="tiny-imagenet-embedded has features and no pictures"):
-        training_tasks("tiny-imagenet-embedded", (30, 40), turned=True)
 
 
 @pytest.mark.usefixtures("in_memory")

@@ -1,5 +1,6 @@
 """How AMCP clusters: every point gets a label whatever the network says, passes end, small clusters are put right."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -40,6 +41,13 @@ def sound(model: AmcpModel, x: Tensor, valid: Tensor, found: Clustering) -> None
     assert (sizes > 0).all(), f"{sizes.tolist()} has an empty cluster"
     assert (sizes.diff() <= 0).all(), f"{sizes.tolist()} is not in order"
     assert torch.equal(model.memberships(x[valid], found).argmax(dim=1), found.labels[valid])
+
+
+def both_decodings(model: AmcpModel) -> Iterator[AmcpModel]:
+    """The network twice, with clusters that are put right and with those that the passes made."""
+    for decoding in ("robust", "faithful"):
+        model.config = replace(model.config, decoding=decoding)
+        yield model
 
 
 @EACH_VARIANT
@@ -128,6 +136,36 @@ def test_points_of_found_clusters_move_to_the_nearest() -> None:
     labels = torch.tensor([[0, 0, 0, 0, 3, 3, 3, -1, -1]])
     h[0, 4, 0] = -0.1
     assert model._nearest(h, valid, labels)[0, :7].tolist() == [0, 0, 0, 0, 0, 3, 3]
+
+
+def test_points_move_between_the_clusters_until_none_wants_to() -> None:
+    model = make_model(density="none")
+    h, valid = torch.zeros(2, 10, 8), torch.ones((2, 10), dtype=torch.bool)
+    h[:, :, 0] = 10.0 * torch.arange(10)
+    valid[1, 9] = False
+    at_rest = [0] * 4 + [1] * 5 + [-1]  # the border, 37.5, is in the middle of the means, 15 and 60
+    labels = torch.tensor([[0] + [1] * 8 + [-1], at_rest])
+    once = torch.where(labels >= 0, model._nearest(h, valid, labels), labels)
+    assert once.tolist() == [[0] * 3 + [1] * 6 + [-1], at_rest]
+    assert model._settled(h, valid, labels).tolist() == [at_rest, at_rest]
+
+
+@pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
+def test_without_a_density_robust_decoding_ends_where_no_point_wants_to_move(filtering: Any) -> None:
+    batch = easy_sets(6, n=25, seed=2)
+    moved = False
+    for seed in range(4):
+        model = make_model(seed, density="none", filtering=filtering)
+        kept, as_found = (each.filter_embedded(batch.x, batch.valid, seeded()) for each in both_decodings(model))
+        h = model.lifted(batch.x)
+        for points, robust, faithful in zip(h, kept, as_found, strict=True):
+            share = (robust["count"] / len(points)).log()
+            labels = (model.mixing.pair_scores(points[None], robust["centre"][None])[0] + share).argmax(dim=1)
+            assert torch.equal(labels.bincount(minlength=len(share)), robust["count"])
+            for cluster in labels.unique().tolist():
+                torch.testing.assert_close(points[labels == cluster].mean(dim=0), robust["centre"][cluster])
+            moved |= not torch.equal(robust["count"], faithful["count"])
+    assert moved  # else the passes had left nothing to be moved
 
 
 def test_the_smallest_clusters_are_chosen_by_what_does_best() -> None:

@@ -1,10 +1,69 @@
-"""What filtering methods share: whom passes that come in turn get, and sets in another order."""
+"""What filtering methods share: whom passes that come in turn get, sets in another order, and frames of their own."""
+
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 
-from coterie.models.filtering import arranged, first_come
+from coterie.errors import ConfigError
+from coterie.models.amcp import AmcpConfig, AmcpModel
+from coterie.models.base import build
+from coterie.models.dac import DacConfig, DacModel
+from coterie.models.filtering import FilteringModel, arranged, first_come
+from coterie.structures import TaskBatch
+
+ANCHORED: dict[str, Any] = {"filtering": "anchored", "density": "none"}
+SMALL: dict[type[FilteringModel], dict[str, Any]] = {
+    AmcpModel: {"width": 8, "hidden": 16, "depth": 1, "em_steps": 2},
+    DacModel: {"width": 16, "heads": 2, "inducing": 4, "depth": 1, "mask_depth": 1},
+}
+KERNEL = {"anchor_position": "latent", "anchoring": "compared", "decoding": "kernel", "cut": 0.4}
+FRAMED: dict[str, tuple[type[FilteringModel], dict[str, Any]]] = {
+    "amcp": (AmcpModel, ANCHORED),
+    "amcp not anchored": (AmcpModel, {"density": "none"}),
+    "dac": (DacModel, ANCHORED),
+    "dac kernel": (DacModel, ANCHORED | KERNEL),
+}
+DRAW_NOTHING = ("amcp not anchored", "dac kernel")
+EACH_FRAMED = pytest.mark.parametrize("name", FRAMED)
+WIDTH = 4
+"""Features of a point, of which networks see two directions."""
+
+
+def seeded(seed: int = 0) -> Generator:
+    return Generator().manual_seed(seed)
+
+
+def framed(name: str, seed: int = 0, **settings: Any) -> FilteringModel:
+    """A network that sees sets from frames of their own, in double precision, lest rounding decide anything."""
+    kind, given = FRAMED[name]
+    model = build(
+        kind, kind.Config(WIDTH, **(SMALL[kind] | given | {"principal": 2} | settings)), seeded(seed)
+    ).double()
+    if isinstance(model, DacModel):
+        with torch.no_grad():
+            model.membership.weight *= 50.0  # untrained, it hesitates about everybody, and takes all at once
+    return model
+
+
+def groups(sets: int = 2, n: int = 30, seed: int = 1) -> TaskBatch:
+    """Three groups in each set, in places of their own, the second set with fewer points."""
+    source = seeded(seed)
+    labels = torch.arange(n).expand(sets, -1) % 5 % 3
+    centres = 4 * torch.randn((sets, 3, WIDTH), generator=source, dtype=torch.float64)
+    x = arranged(centres, labels) + torch.randn((sets, n, WIDTH), generator=source, dtype=torch.float64)
+    valid = torch.ones((sets, n), dtype=torch.bool)
+    valid[1:, n - 5 :] = False
+    return TaskBatch(x, labels, valid)
+
+
+def turned(x: Tensor, keep: int) -> Tensor:
+    """All points turned about the origin alike; as many of the first features stay as they are."""
+    turn = torch.eye(WIDTH, dtype=x.dtype)
+    free = WIDTH - keep
+    turn[keep:, keep:] = torch.linalg.qr(torch.randn((free, free), generator=seeded(3), dtype=x.dtype)).Q
+    return x @ turn
 
 
 def by_hand(claims: Tensor, turn: Tensor, *, leftovers_to_first: bool) -> Tensor:
@@ -39,3 +98,71 @@ def test_sets_are_arranged_each_in_its_own_order() -> None:
     x = torch.arange(12.0).reshape(2, 3, 2)
     order = torch.tensor([[2, 0], [1, 1]])
     assert arranged(x, order).tolist() == [[[4.0, 5.0], [0.0, 1.0]], [[8.0, 9.0], [8.0, 9.0]]]
+
+
+@EACH_FRAMED
+def test_a_set_that_is_turned_and_shifted_has_the_same_clusters(name: str) -> None:
+    batch = groups()
+    # Anchors are drawn among points in the order of their first feature, which must stay that of the set.
+    keep = 0 if name in DRAW_NOTHING else 1
+    counts, changed = set(), False
+    for seed in range(4):
+        model, unframed = framed(name, seed), framed(name, seed, principal=0)
+        for other in (turned(batch.x, keep) + 3.0, batch.x - 20.0):
+            here, there = (model.cluster_sets(x, batch.valid, seeded(4)) for x in (batch.x, other))
+            assert all(torch.equal(one.labels, same.labels) for one, same in zip(here, there, strict=True))
+            counts |= {one.n_clusters for one in here}
+            here, there = (unframed.cluster_sets(x, batch.valid, seeded(4)) for x in (batch.x, other))
+            changed |= any(not torch.equal(one.labels, same.labels) for one, same in zip(here, there, strict=True))
+    assert max(counts) > 1
+    assert changed  # where points are seen as they are
+
+
+@EACH_FRAMED
+def test_points_are_judged_from_the_frame_of_the_set_that_clusters_were_found_in(name: str) -> None:
+    batch = groups()
+    for seed in range(3):
+        model = framed(name, seed)
+        for x, there, found in zip(
+            batch.x, batch.valid, model.cluster_sets(batch.x, batch.valid, seeded(4)), strict=True
+        ):
+            belonging = model.memberships(x[there], found)
+            assert torch.equal(belonging.argmax(dim=1), found.labels[there])
+            # A few alone would have another frame.
+            torch.testing.assert_close(model.memberships(x[:3], found), belonging[:3])
+
+
+@EACH_FRAMED
+def test_gradient_reaches_the_encoder_through_the_frame(name: str) -> None:
+    model, batch = framed(name, encoder="mlp", channels=6), groups()
+    model.loss(batch, seeded()).total.backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    weights = dict(model.embed.named_parameters())
+    assert weights
+    for each, value in weights.items():
+        assert value.grad is not None, each
+        assert value.grad.isfinite().all(), each
+        assert value.grad.any(), each
+
+
+def test_frames_are_mirrored_by_chance_in_training_only() -> None:
+    model, batch = framed("amcp"), groups()
+    seen = [model.seen_in_training(batch.x, batch.valid, seeded(seed)) for seed in range(9)]
+    calm, frames = model.framed(batch.x, batch.valid)
+    assert frames is not None
+    assert calm.shape == (2, 30, 2)
+    for each in seen:
+        torch.testing.assert_close(each[batch.valid].abs(), calm[batch.valid].abs())
+    assert len({tuple((each[0, 0] > 0).tolist()) for each in seen}) == 4  # each of two axes in both directions
+    plain = framed("amcp", principal=0)
+    assert torch.equal(plain.seen_in_training(batch.x, batch.valid, seeded())[0], batch.x[0])
+    assert plain.framed(batch.x, batch.valid)[1] is None
+
+
+@pytest.mark.parametrize("config", [AmcpConfig, DacConfig])
+def test_frames_that_cannot_be_are_refused(config: type[AmcpConfig] | type[DacConfig]) -> None:
+    with pytest.raises(ConfigError, match=r"principal=-1 must be at least 0"):
+        config(2, density="none", principal=-1)
+    for density in ("gaussian", "flow"):
+        with pytest.raises(ConfigError, match=f"principal=2 is for sets without a density; density='{density}'"):
+            config(2, density=density, principal=2)
+    assert config(2, density="none", principal=2).principal == 2

@@ -13,6 +13,7 @@ from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError
 from coterie.structures import TaskSampler
 from coterie.tasks import TASKS
+from coterie.tasks.classes import Instances
 from coterie.tasks.embeddings import EmbeddingTasks, VectorTasks
 from coterie.tasks.omniglot import OmniglotTasks
 
@@ -123,8 +124,23 @@ def test_settings_are_checked_before_files_are_read(monkeypatch: pytest.MonkeyPa
 
 def test_vectors_need_a_class_each() -> None:
     instances = EmbeddingTasks()._instances()
-    with pytest.raises(InputError, match="give bytes of shape"):
+    with pytest.raises(InputError, match="give bytes or floats of shape"):
         VectorTasks(torch.zeros((3, 2), dtype=torch.uint8), 1.0, torch.zeros(2, dtype=torch.int64), instances)
+
+
+def test_vectors_are_bytes_or_floats() -> None:
+    instances, classes = Instances((8, 8), (2, 3), "composition", 1.0), torch.arange(30) % 3
+    codes = torch.stack((classes, torch.arange(30)), dim=1)
+    of_bytes = VectorTasks(codes.to(torch.uint8), 0.5, classes, instances).sample(4, seeded())
+    assert set(of_bytes.x[..., 1].flatten().tolist()) <= {0.5 * number for number in range(30)}
+    for dtype in (torch.float32, torch.float64, torch.float16):
+        of_floats = VectorTasks(codes.to(dtype) / 4 - 3, 2.0, classes, instances).sample(4, seeded())
+        assert of_floats.x.dtype == torch.float32
+        assert torch.equal(of_floats.labels, of_bytes.labels)
+        assert torch.equal(of_floats.x, of_bytes.x - 6)  # fractions and signs are kept
+    for wrong in (codes, codes > 3, codes.float()[0], codes.float()[:, :, None]):
+        with pytest.raises(InputError, match=f"codes are {wrong.dtype} of shape .* give bytes or floats of shape"):
+            VectorTasks(wrong, 1.0, classes, instances)
 
 
 @needs_data

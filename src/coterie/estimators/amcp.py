@@ -42,6 +42,10 @@ class AMCP(FilteringClusterer):
         What describes a cluster, for ``learn`` from nothing.
     filtering : {"min-loss", "anchored"}
         Whether the network chooses the next cluster or a random row does, for ``learn`` from nothing.
+    principal : int
+        Principal directions of a set that its rows are seen along, for ``learn`` from nothing without a density: with
+        many features and few classes to learn from, the network learns how clusters lie, and not where those of
+        training were. 0 leaves rows as they are.
     scaling : {"auto", "robust", "standard", "none"}
         How number columns are brought to one scale; "auto" is what the weights were trained with.
     device : str
@@ -99,6 +103,7 @@ class AMCP(FilteringClusterer):
         update_previous: bool | None = None,
         density: Literal["gaussian", "flow", "none"] = "gaussian",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
+        principal: int = 0,
         scaling: Literal["auto"] | Scaling = "auto",
         device: str = "auto",
         random_state: Any = None,
@@ -111,6 +116,7 @@ class AMCP(FilteringClusterer):
         self.update_previous = update_previous
         self.density = density
         self.filtering = filtering
+        self.principal = principal
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -119,9 +125,15 @@ class AMCP(FilteringClusterer):
     def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> AmcpConfig:
         if image is not None:  # densities describe points as they are, which images are too many numbers for
             return AmcpConfig(
-                n_features, encoder="strided", image=image, filtering="anchored", density="none", moments=4
+                n_features,
+                encoder="strided",
+                image=image,
+                principal=self.principal,
+                filtering="anchored",
+                density="none",
+                moments=4,
             )
-        return AmcpConfig(n_features, density=self.density, filtering=self.filtering)
+        return AmcpConfig(n_features, principal=self.principal, density=self.density, filtering=self.filtering)
 
     def _configured(self, config: AmcpConfig) -> AmcpConfig:
         config = super()._configured(config)

@@ -35,6 +35,10 @@ class DAC(FilteringClusterer):
         What describes a cluster, for ``learn`` from nothing.
     filtering : {"min-loss", "anchored"}
         Whether the network chooses the next cluster or a random row does, for ``learn`` from nothing.
+    principal : int
+        Principal directions of a set that its rows are seen along, for ``learn`` from nothing without a density: with
+        many features and few classes to learn from, the network learns how clusters lie, and not where those of
+        training were. 0 leaves rows as they are.
     scaling : {"auto", "robust", "standard", "none"}
         How number columns are brought to one scale; "auto" is what the weights were trained with.
     device : str
@@ -90,6 +94,7 @@ class DAC(FilteringClusterer):
         decoding: Literal["auto", "robust", "kernel", "faithful"] = "auto",
         density: Density = "flow",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
+        principal: int = 0,
         scaling: Literal["auto"] | Scaling = "auto",
         device: str = "auto",
         random_state: Any = None,
@@ -100,6 +105,7 @@ class DAC(FilteringClusterer):
         self.decoding = decoding
         self.density = density
         self.filtering = filtering
+        self.principal = principal
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -107,10 +113,10 @@ class DAC(FilteringClusterer):
 
     def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> DacConfig:
         if image is not None:  # densities describe points as they are, which images are too many numbers for
-            return DacConfig(n_features, encoder="strided", image=image, **_COMPARED)
+            return DacConfig(n_features, encoder="strided", image=image, principal=self.principal, **_COMPARED)
         if self.filtering == "anchored" and self.density == "none":
-            return DacConfig(n_features, **_COMPARED)
-        return DacConfig(n_features, density=self.density, filtering=self.filtering)
+            return DacConfig(n_features, principal=self.principal, **_COMPARED)
+        return DacConfig(n_features, principal=self.principal, density=self.density, filtering=self.filtering)
 
 
 _COMPARED: dict[str, Any] = {

@@ -11,9 +11,10 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from coterie.errors import ConfigError
+from coterie.nn.resnet import STAGES, residual_network
 from coterie.ops.distortion import AMOUNTS, distorted
 
-Encoder = Literal["identity", "mlp", "conv", "strided", "vgg"]
+Encoder = Literal["identity", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"]
 VIEW_TURNED, VIEW_STRETCHED, VIEW_SHIFTED = 10.0, 0.1, 0.05
 """Most degrees, and shares of the size, by which a further view of an image is moved."""
 VGG_OUT = 80
@@ -25,9 +26,10 @@ class ElementEncoder(nn.Module):
 
     Parameters
     ----------
-    kind : {"identity", "mlp", "conv", "strided", "vgg"}
+    kind : {"identity", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"}
         Nothing; two hidden layers; four times convolution, normalisation, ReLU and pooling (Vinyals et al., 2016); the
-        same with a first convolution that strides, which costs half as much; the like with five wider layers.
+        same with a first convolution that strides, which costs half as much; the like with five wider layers; residual
+        networks for small images.
     n_features : int
         D.
     image : (channels, height, width) or None
@@ -112,7 +114,7 @@ def _checked(image: tuple[int, int, int] | None, n_features: int, kind: str) -> 
             f"encoder={kind!r} needs image=(channels, height, width) whose product is n_features={n_features}; "
             f"got image={image}."
         )
-    layers = 5 if kind == "vgg" else 4
+    layers = {"vgg": 5, "resnet18": 3, "resnet34": 3}.get(kind, 4)
     if min(image[1:]) < 2**layers:
         raise ConfigError(f"encoder={kind!r} halves images {layers} times; image={image} is too small for that.")
     return image
@@ -120,6 +122,8 @@ def _checked(image: tuple[int, int, int] | None, n_features: int, kind: str) -> 
 
 def _convolutions(kind: str, image: tuple[int, int, int], channels: int) -> tuple[nn.Sequential, int]:
     """The network, and how many features it gives."""
+    if kind in STAGES:
+        return residual_network(kind, image[0], channels)
     factors = (1, 2, 4, 8, 8) if kind == "vgg" else (1, 1, 1, 1)
     widths = (image[0], *(channels * factor for factor in factors))
     layers: list[nn.Module] = []

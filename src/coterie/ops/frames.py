@@ -11,7 +11,9 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 TINY = 1e-6
-"""Share of the variance along the first direction below which a further one is nothing but rounding."""
+"""Share of the variance along the first direction, or of absolute third moments, below which all is rounding."""
+ROUNDINGS = 4
+"""Units of rounding that points which are all the same may seem to differ by."""
 
 
 @final
@@ -37,17 +39,24 @@ class Frames:
 def principal_frames(x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], count: int) -> Frames:
     """Frames of the principal directions of each set's valid points; those that a set has not got are zeros.
 
-    An axis points to where the set is more stretched out (its third moment is positive), whatever the order of points.
+    An axis points to where the set is more stretched out (its third moment is positive), whatever the order of points;
+    where it is as stretched out to both sides, the largest of the axis's own numbers is positive.
     """
     there = valid.unsqueeze(2).to(x.dtype)
     size = there.sum(dim=1, keepdim=True).clamp(min=1)
     middle = (x * there).sum(dim=1, keepdim=True) / size
     centred = (x - middle) * there
+    # Points that differ by no more than their mean is rounded are all the same.
+    rounding = ROUNDINGS * torch.finfo(x.dtype).eps * (x * there).abs().amax(dim=(1, 2), keepdim=True)
+    centred = torch.where(centred.abs().amax(dim=(1, 2), keepdim=True) > rounding, centred, 0.0)
     axes = _directions(centred, count)
     seen = centred @ axes
     scale = (seen.square().sum(dim=(1, 2), keepdim=True) / (size * count)).sqrt()
     axes = axes / torch.where(scale > 0, scale, 1.0)
-    axes = torch.where(seen.pow(3).sum(dim=1, keepdim=True) < 0, -axes, axes)
+    third = seen.pow(3).sum(dim=1, keepdim=True)
+    is_real = third.abs() > TINY * seen.abs().pow(3).sum(dim=1, keepdim=True)
+    largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
+    axes = torch.where(torch.where(is_real, third, largest) < 0, -axes, axes)
     return Frames(middle.squeeze(1), axes)
 
 

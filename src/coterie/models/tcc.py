@@ -1,0 +1,244 @@
+"""TCC: twin-contrast clustering (Shen, Shen, Wang, Qin & Torr, 2021), from its supplement and its authors' early code.
+
+Images are told apart, and so are clusters. Every row has a place on a sphere, and a probability of each cluster by its
+angle with the cluster's prototype. An instance is what its place and one relaxed draw of its cluster make together: it
+is to be recognised in another view, among instances that were seen before. A cluster is the sum of its rows' places, by
+how much they belong to it: it is to be recognised in what another view makes of it, among the other clusters, now and
+before. The other view is looked at by a twin, which follows slowly.
+
+The main text could not be had. What its supplement says is built as it says; how place and draw are put together, the
+weights of the parts and the lengths of the memories are ours or from the authors' code, and each is a setting. So is
+what makes the prototypes catch up with the places, which are good long before: prototypes that begin in the middle of
+clusters of places, and rows that learn what the twin assigns them when all clusters must have equal shares.
+
+Letters: N rows, D numbers of a row, E numbers of a place, K clusters, L entries of a memory, R rounds of one.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal, NamedTuple, final
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+from torch.nn.functional import normalize
+
+from coterie.errors import ConfigError
+from coterie.models.base import ClusterModel, settled
+from coterie.nn.memory import MemoryBank
+from coterie.nn.towers import Tower, TowerConfig, follow, twin_of
+from coterie.ops.contrast import (
+    balance,
+    cluster_representations,
+    gumbel_softmax,
+    info_nce,
+    kl_to_uniform,
+    spread_centres,
+    swapped_codes,
+)
+from coterie.structures import Clustering, Loss, ViewBatch
+
+BLOCK_ROWS = 1024
+"""Rows that are looked at together once training is over."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TccConfig(TowerConfig):
+    """Shape and variant of a TCC model; the defaults are ours, ``faithful`` is as near as the supplement lets us."""
+
+    temperature: float = 0.2
+    """Of the contrast of instances."""
+    cluster_temperature: float = 0.5
+    """Of the contrast of clusters."""
+    sharpness: float = 0.1
+    """What cosines with prototypes are divided by before they become probabilities."""
+    relaxation: float = 0.5
+    """λ: temperature of the draw of a cluster."""
+    momentum: float = 0.99
+    """Share of itself that the twin keeps in a step."""
+    memory: int = 2048
+    """L: instances that are remembered."""
+    rounds: int = 20
+    """R: rounds of cluster representations that are remembered."""
+    in_batch: bool = True
+    """Whether instances are told apart from those of their own batch too, and not only from remembered ones."""
+    sees_rows: bool = True
+    """Whether an instance is its place and its draw; without it, as in the ablation, the draw alone."""
+    representation: Literal["probabilities", "draws"] = "probabilities"
+    """What weighs the rows of a cluster: the supplement's way, or that of the authors' code."""
+    perturbed: float = 0.1
+    """Noise on remembered clusters, as deviations of twice their length: the code's augmentation of clusters."""
+    cluster_weight: float = 1.0
+    """What the contrast of clusters is multiplied by."""
+    even: Literal["rows", "shares"] = "shares"
+    """What is to be uniform: the probabilities of each row, as in the supplement's bound, or the shares of clusters."""
+    even_weight: float = 1.0
+    """What that is multiplied by."""
+    assigned_weight: float = 1.0
+    """What the surprise at the twin's equally shared assignments is multiplied by; 0 for none, as published."""
+    assigned_temperature: float = 0.05
+    """Of those assignments."""
+
+    def __post_init__(self) -> None:
+        self.check_tower()
+        for name in ("temperature", "cluster_temperature", "sharpness", "relaxation", "assigned_temperature"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}={getattr(self, name)} must be above 0.")
+        for name in ("memory", "rounds", "perturbed", "cluster_weight", "even_weight", "assigned_weight"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0.")
+        if not 0 <= self.momentum <= 1:
+            raise ConfigError(f"momentum={self.momentum} must be from 0 to 1.")
+        if self.width < self.n_clusters - 1:
+            raise ConfigError(
+                f"width={self.width} is too small for n_clusters={self.n_clusters} prototypes that are equally far "
+                "apart at first; raise width."
+            )
+
+    @classmethod
+    def faithful(cls, n_features: int, n_clusters: int, image: tuple[int, int, int]) -> "TccConfig":
+        """All that the supplement says, and what it leaves open as the authors' code has it."""
+        return cls(
+            n_features,
+            n_clusters,
+            encoder="resnet34",
+            image=image,
+            channels=64,
+            hidden=0,
+            temperature=1.0,
+            cluster_temperature=1.0,
+            sharpness=1.0,
+            relaxation=0.3,
+            momentum=0.999,
+            memory=16_384,
+            rounds=20,
+            in_batch=False,
+            even="rows",
+            assigned_weight=0.0,
+        )
+
+
+class Seen(NamedTuple):
+    """What one side makes of rows."""
+
+    place: Float[Tensor, "N E"]
+    cosine: Float[Tensor, "N K"]
+    """With the prototypes."""
+    log_prob: Float[Tensor, "N K"]
+    draw: Float[Tensor, "N K"]
+    """Relaxed, of a cluster."""
+    instance: Float[Tensor, "N E"]
+    """What is recognised."""
+
+
+class Side(nn.Module):
+    """One of the two that look at rows."""
+
+    def __init__(self, config: TccConfig) -> None:
+        super().__init__()
+        self.sharpness, self.relaxation, self.sees_rows = config.sharpness, config.relaxation, config.sees_rows
+        self.tower = Tower(config)
+        self.prototypes = nn.Parameter(spread_centres(config.n_clusters, config.width))
+        self.of_draw = nn.Linear(config.n_clusters, config.width, bias=False)
+
+    def cosines(self, place: Float[Tensor, "N E"]) -> Float[Tensor, "N K"]:
+        """Of places with prototypes."""
+        return place @ normalize(self.prototypes, dim=1).mT
+
+    def forward(self, x: Float[Tensor, "N D"], generator: Generator) -> Seen:
+        """Look at rows."""
+        place = self.tower(x)
+        cosine = self.cosines(place)
+        log_prob = (cosine / self.sharpness).log_softmax(dim=1)
+        draw = gumbel_softmax(log_prob, self.relaxation, generator)
+        told = self.of_draw(draw)
+        return Seen(place, cosine, log_prob, draw, normalize(place + told if self.sees_rows else told, dim=1))
+
+
+@final
+class TccModel(ClusterModel[ViewBatch]):
+    """Two sides, and what they remember."""
+
+    Config: ClassVar[type[TccConfig]] = TccConfig
+    config: TccConfig
+
+    def __init__(self, config: TccConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.online = Side(config)
+        self.twin = twin_of(self.online, Side(config))
+        self.instances = MemoryBank(config.memory, (config.width,))
+        self.clusters = MemoryBank(config.rounds, (config.n_clusters, config.width))
+        self._new: list[tuple[Tensor, Tensor]] = []
+
+    def loss(self, batch: ViewBatch, generator: Generator) -> Loss:
+        """Surprise at the instances and at the clusters, uneven shares, and surprise at what the twin assigns."""
+        config = self.config
+        seen: Seen = self.online(batch.first, generator)
+        with torch.no_grad():
+            known: Seen = self.twin(batch.second, generator)
+        cluster, known_cluster = (self.represented(each) for each in (seen, known))
+        parts = {
+            "instance": self._instance_loss(seen.instance, known.instance),
+            "cluster": config.cluster_weight * self._cluster_loss(cluster, known_cluster, generator),
+            "uneven": config.even_weight
+            * (kl_to_uniform(seen.log_prob).mean() if config.even == "rows" else balance(seen.log_prob.exp())),
+        }
+        if config.assigned_weight:
+            codes = swapped_codes(known.cosine, config.assigned_temperature, steps=10)
+            parts["assigned"] = -config.assigned_weight * (codes * seen.log_prob).sum(dim=1).mean()
+        self._new.append((known.instance, known_cluster))
+        return Loss(
+            torch.stack(list(parts.values())).sum(), {name: float(part.detach()) for name, part in parts.items()}
+        )
+
+    def represented(self, seen: Seen) -> Float[Tensor, "K E"]:
+        """Each cluster by the rows that belong to it."""
+        weight = seen.draw if self.config.representation == "draws" else seen.log_prob.exp()
+        return cluster_representations(weight, seen.place)
+
+    def _instance_loss(self, instance: Float[Tensor, "N E"], known: Float[Tensor, "N E"]) -> Float[Tensor, ""]:
+        remembered = self.instances.held()
+        others, masked = remembered, None
+        if self.config.in_batch:
+            others = torch.cat((known, remembered))
+            masked = torch.eye(len(known), len(others), dtype=torch.bool, device=known.device)
+        return info_nce(instance, known, others, self.config.temperature, masked).mean()
+
+    def _cluster_loss(
+        self, cluster: Float[Tensor, "K E"], known: Float[Tensor, "K E"], generator: Generator
+    ) -> Float[Tensor, ""]:
+        """Clusters among the others of both views and those of earlier rounds; a cluster is none of its own rivals."""
+        remembered = self.clusters.held()
+        noise = torch.randn(remembered.shape, generator=generator, device=generator.device).to(remembered)
+        earlier = normalize(2.0 * remembered + self.config.perturbed * noise, dim=2)
+        others = torch.cat((cluster.unsqueeze(0), known.unsqueeze(0), earlier)).flatten(0, 1)
+        same = torch.eye(len(cluster), dtype=torch.bool, device=cluster.device).repeat(1, 2 + len(earlier))
+        return info_nce(cluster, known, others, self.config.cluster_temperature, same).mean()
+
+    def after_step(self) -> None:
+        """Let the twin follow, and remember what it saw."""
+        follow(self.twin, self.online, self.config.momentum)
+        for instance, cluster in self._new:
+            self.instances.add(instance)
+            self.clusters.add(cluster.unsqueeze(0))
+        self._new.clear()
+
+    @torch.no_grad()
+    def begin_at(self, centres: Float[Tensor, "K E"]) -> None:
+        """Put the prototypes of both sides where clusters of places are, and forget earlier rounds, of other ones."""
+        for side in (self.online, self.twin):
+            side.get_parameter("prototypes").copy_(normalize(centres, dim=1))
+        self.clusters = MemoryBank(self.config.rounds, tuple(centres.shape)).to(centres.device)
+
+    @torch.no_grad()
+    def places(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
+        """Where rows are on the sphere."""
+        with settled(self):
+            return torch.cat([self.online.tower(part) for part in torch.split(x, BLOCK_ROWS)])
+
+    @torch.no_grad()
+    def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:  # noqa: ARG002  (nothing is drawn)
+        """The likeliest cluster of each row; some may have none."""
+        probabilities = (self.online.cosines(self.places(x)) / self.config.sharpness).softmax(dim=1)
+        return Clustering(probabilities.argmax(dim=1), self.config.n_clusters, probabilities)
