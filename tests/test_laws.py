@@ -25,8 +25,9 @@ from coterie.models.clam import ClamConfig, ClamModel
 from coterie.models.dac import DacConfig, DacModel
 from coterie.models.ncp import NcpConfig, NcpModel
 from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
+from coterie.models.tcc import TccConfig, TccModel
 from coterie.ops.starts import normal_start
-from coterie.structures import Clustering, PointBatch, TaskBatch
+from coterie.structures import Clustering, PointBatch, TaskBatch, ViewBatch
 from coterie.training import TrainConfig, train
 
 
@@ -94,6 +95,14 @@ def _attention_based(**settings: Any) -> Case:
     )
 
 
+def _tcc(**settings: Any) -> Case:
+    small: dict[str, Any] = {"encoder": "mlp", "channels": 4, "hidden": 8, "width": 8, "memory": 16, "rounds": 2}
+    config = TccConfig(4, 3, **(small | settings))
+    x, noise = _points(), 0.1 * torch.randn(24, 4, generator=seeded(6))
+    batch = ViewBatch(x, x + noise, torch.arange(24))
+    return Case(lambda: build(TccModel, config, seeded(2)), batch, x, steps=5, learning_rate=1e-2)
+
+
 CASES: dict[tuple[str, str], Case] = {
     ("act-st", "ours"): _set_model(ActStModel, ActStConfig(2, most_clusters=5, decoder_depth=1, **SMALL)),
     ("amcp", "ours"): _amcp(),
@@ -147,6 +156,12 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
+    ("tcc", "ours"): _tcc(),
+    ("tcc", "faithful"): _tcc(
+        hidden=0, sharpness=1.0, temperature=1.0, cluster_temperature=1.0, even="rows", assigned_weight=0.0
+    ),
+    ("tcc", "draws"): _tcc(representation="draws", perturbed=0.0),
+    ("tcc", "draws alone are told apart"): _tcc(sees_rows=False),
     ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
 }
 

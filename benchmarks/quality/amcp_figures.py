@@ -61,13 +61,12 @@ def draw_steps(folder: Path, _: Path | None) -> None:
             steps = [step for step, _ in points]
             label = f"{kind}, {name.removeprefix('mog-')}"
             scores = [mean(value for value in record.metrics["ari"] if value is not None) for _, record in points]
-            axes[0, 0].plot(steps, scores, style, color=colour, marker="o", markersize=3, label=label)
-            axes[0, 1].plot(
-                steps, [mean(record.seconds) for _, record in points], style, color=colour, marker="o", markersize=3
-            )
+            seconds = [mean(record.seconds) for _, record in points]
+            axes[0, 0].plot(steps, scores, style, color=colour, marker="o", markersize=3)
+            axes[0, 1].plot(steps, seconds, style, color=colour, marker="o", markersize=3, label=label)
     axes[0, 0].set(xlabel="T", ylabel="ARI, as the passes made it")
     axes[0, 1].set(xlabel="T", ylabel="seconds a set", ylim=(0, None))
-    axes[0, 0].legend(fontsize=7)
+    axes[0, 1].legend(fontsize=7, loc="upper left")
     save(figure, folder, "amcp-steps.png")
 
 
@@ -89,7 +88,7 @@ def draw_course(folder: Path, _: Path | None) -> None:
         axes[0, 0].plot(
             minutes, [score for _, score in record.course], color=colour, marker="o", markersize=3, label=name
         )
-    axes[0, 0].set(xlabel="minutes of training", ylabel="ARI, small sets", ylim=(0, 1))
+    axes[0, 0].set(xlabel="minutes of training", ylabel="ARI, small sets", ylim=(0.5, 1.03))
     axes[0, 0].legend()
     save(figure, folder, "amcp-course.png")
 

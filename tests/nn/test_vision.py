@@ -189,3 +189,13 @@ def test_one_element_is_enough_to_train_on(kind: Encoder) -> None:
 def test_refusals(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         ElementEncoder(**(dict[str, Any](kind="conv", n_features=784, image=IMAGE) | settings))
+
+
+@pytest.mark.parametrize(("kind", "convolutions"), [("resnet18", 20), ("resnet34", 36)])
+def test_residual_networks_have_their_layers_and_no_biased_convolution(kind: Encoder, convolutions: int) -> None:
+    encoder = built(kind, (3, 16, 16))
+    found = [layer for layer in encoder.modules() if isinstance(layer, nn.Conv2d)]
+    assert len(found) == convolutions  # with those around the blocks that halve
+    assert all(layer.bias is None for layer in found)
+    assert encoder.out_width == 32
+    assert encoder(elements(1, 5, 768)).shape == (1, 5, 32)

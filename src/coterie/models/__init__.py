@@ -10,6 +10,7 @@ from coterie.models.clam import ClamModel
 from coterie.models.dac import DacModel
 from coterie.models.ncp import NcpModel
 from coterie.models.set_transformer import SetTransformerModel
+from coterie.models.tcc import TccModel
 
 MODELS: dict[str, type[ClusterModel[Any]]] = {
     "act-st": ActStModel,
@@ -19,5 +20,6 @@ MODELS: dict[str, type[ClusterModel[Any]]] = {
     "dac": DacModel,
     "ncp": NcpModel,
     "set-transformer": SetTransformerModel,
+    "tcc": TccModel,
 }
 """Every model by the name that checkpoints carry."""
