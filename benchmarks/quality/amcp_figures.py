@@ -1,8 +1,9 @@
-"""Pictures of AMCP: what its steps bring, how it learns beside others, and digits that it never saw.
+"""Pictures of AMCP: what its steps bring, how it learns beside others, and what it never saw, sorted.
 
     python -m benchmarks.quality.amcp_figures [--only digits --runs FOLDER]
 
-The first two are drawn from the results of ``amcp_networks``; for the digits, the folder is that of ``amcp_pictures``.
+The first two are drawn from the results of ``amcp_networks``; for digits and photographs, the folder is that of
+``amcp_pictures``.
 """
 
 import argparse
@@ -17,9 +18,9 @@ from typing import Any, Final
 import matplotlib as mpl
 from matplotlib import pyplot as plt
 
-from benchmarks.quality.amcp_data import test_sets
+from benchmarks.quality.amcp_data import Collection, test_sets
 from benchmarks.quality.amcp_networks import OUT, ContenderRecord
-from benchmarks.quality.amcp_pictures import prepared
+from benchmarks.quality.amcp_pictures import IMAGES, prepared
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, STYLE, panels, save, show_montage
 from benchmarks.quality.records import REPOSITORY, read_lines
@@ -32,7 +33,7 @@ RESULTS: Final = REPOSITORY / OUT
 N_PICTURES: Final = 160
 PER_ROW: Final = 8
 SHOWN: Final = 3
-"""Sets of digits."""
+"""Sets of digits, and of photographs."""
 METHOD: Final = "amcp"
 
 
@@ -95,14 +96,23 @@ def draw_course(folder: Path, _: Path | None) -> None:
 
 def draw_digits(folder: Path, runs: Path | None) -> None:
     """Digits of unseen classes, a block for each cluster that was found."""
+    _draw_found("mnist", folder, runs, "amcp-digits.png")
+
+
+def draw_photographs(folder: Path, runs: Path | None) -> None:
+    """Photographs of unseen classes, alike."""
+    _draw_found("cifar10", folder, runs, "amcp-photographs.png")
+
+
+def _draw_found(collection: Collection, folder: Path, runs: Path | None, name: str) -> None:
     if runs is None:
         raise InputError(
-            "The digits need the networks of benchmarks.quality.amcp_pictures; give their folder by --runs."
+            "Clusters of pictures need the networks of benchmarks.quality.amcp_pictures; give their folder by --runs."
         )
-    _, solve = prepared(METHOD, "mnist", runs)
+    _, solve = prepared(METHOD, collection, runs)
     figure = plt.figure(figsize=(9.6, 2.3 * SHOWN), layout="constrained")
     rows: Any = figure.subfigures(SHOWN, 1)
-    for part, one in zip(rows, test_sets("mnist", N_PICTURES, SHOWN), strict=True):
+    for part, one in zip(rows, test_sets(collection, N_PICTURES, SHOWN), strict=True):
         labels = solve(one)
         n_found = int(labels.max()) + 1
         accuracy = matched_accuracy(one.labels.numpy(), labels.numpy())
@@ -111,14 +121,15 @@ def draw_digits(folder: Path, runs: Path | None) -> None:
         axes: Any = part.subplots(1, max(2, n_found))
         for cluster, axis in enumerate(axes):
             if cluster < n_found:
-                show_montage(axis, one.x[labels == cluster].numpy(), PER_ROW, largest)
+                here = one.x[labels == cluster].numpy()
+                show_montage(axis, here, PER_ROW, largest, channels=IMAGES[collection][0])
             else:
                 axis.set_axis_off()
-    save(figure, folder, "amcp-digits.png")
+    save(figure, folder, name)
 
 
 PARTS: Final[MappingProxyType[str, Callable[[Path, Path | None], None]]] = MappingProxyType(
-    {"steps": draw_steps, "course": draw_course, "digits": draw_digits}
+    {"steps": draw_steps, "course": draw_course, "digits": draw_digits, "photographs": draw_photographs}
 )
 
 
@@ -127,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Draw what is asked for; return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.quality.amcp_figures", description=__doc__)
     parser.add_argument("--only", default=",".join(PARTS), help="comma-separated parts (default: %(default)s)")
-    parser.add_argument("--runs", type=Path, help="folder of the networks for digits")
+    parser.add_argument("--runs", type=Path, help="folder of the networks for digits and photographs")
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="of the pictures (default: %(default)s)")
     options: Any = parser.parse_args(arguments)
     mpl.use("Agg")

@@ -56,21 +56,24 @@ def dots(axis: Axes, points: Floats, **options: Any) -> None:
     axis.scatter(points[:, 0], points[:, 1], **options)
 
 
-def montage(pictures: Floats, per_row: int, least_rows: int = 1) -> Floats:
-    """Square grey pictures (M, H * H), from 0 to 1, in rows, dark on white, with room for so many rows at least."""
-    length = math.isqrt(pictures.shape[1])
+def montage(pictures: Floats, per_row: int, least_rows: int = 1, *, channels: int = 1) -> Floats:
+    """Square pictures (M, C * H * H), from 0 to 1, in rows on white, with room for so many rows at least.
+
+    Grey ones are drawn dark on white, colours as they are.
+    """
+    length = math.isqrt(pictures.shape[1] // channels)
     pitch = length + MARGIN
     n_rows = max(least_rows, -(-len(pictures) // per_row))
-    sheet = np.ones((n_rows * pitch + MARGIN, per_row * pitch + MARGIN))
-    for place, picture in enumerate(pictures.reshape(-1, length, length)):
+    sheet = np.ones((n_rows * pitch + MARGIN, per_row * pitch + MARGIN, channels))
+    for place, picture in enumerate(pictures.reshape(-1, channels, length, length).transpose(0, 2, 3, 1)):
         top, left = (MARGIN + pitch * turn for turn in divmod(place, per_row))
-        sheet[top : top + length, left : left + length] = 1 - picture
-    return sheet
+        sheet[top : top + length, left : left + length] = 1 - picture if channels == 1 else picture
+    return sheet[..., 0] if channels == 1 else sheet
 
 
-def show_montage(axis: Axes, pictures: Floats, per_row: int, least_rows: int = 1) -> None:
+def show_montage(axis: Axes, pictures: Floats, per_row: int, least_rows: int = 1, *, channels: int = 1) -> None:
     """Draw such a sheet, at the top of its panel."""
-    sheet = montage(pictures, per_row, least_rows)
+    sheet = montage(pictures, per_row, least_rows, channels=channels)
     axis.imshow(sheet, cmap="gray", vmin=0, vmax=1, interpolation="antialiased")
     axis.set(xticks=[], yticks=[])
     axis.set_anchor("N")
