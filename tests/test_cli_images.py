@@ -121,6 +121,31 @@ def test_other_methods_take_images(command: Command) -> None:
     assert len(rows("out.csv")) == 24
 
 
+def test_tcc_learns_from_the_images(command: Command) -> None:
+    asked = ("--method", "tcc", "-k", "2", "--truth", "folder")
+    outcome = command("cluster", "photos", *asked, "-o", "f.csv", "--report", "p.html", "--save", "m.safetensors")
+    assert outcome.code == 0, outcome.err
+    assert "note: the network takes images of 16x16: those of 8x8 are resized" in outcome.err
+    assert "ARI" in outcome.out
+    assert "silhouette" not in outcome.out
+    page = Path("p.html").read_text()
+    assert "The numbered rings are the means of the clusters." in page
+    assert "</b> by epoch.</figcaption>" in page
+    assert "There is no silhouette here: it would compare pixels" in page
+    assert command("predict", "m.safetensors", "photos", "-o", "again.csv", "-q").code == 0
+    assert Path("again.csv").read_bytes() == Path("f.csv").read_bytes()
+
+
+def test_tcc_takes_tables(command: Command) -> None:
+    Path("table.csv").write_text("a,b\n" + "".join(f"{i % 2 * 9},{i % 2 * 9 + i % 3 * 0.1}\n" for i in range(20)))
+    asked = ("--method", "tcc", "-k", "2", "--scaling", "robust")
+    outcome = command("cluster", "table.csv", *asked, "--save", "m.safetensors", "-o", "f.csv")
+    assert outcome.code == 0, outcome.err
+    assert "silhouette" in outcome.out
+    assert command("predict", "m.safetensors", "table.csv", "-o", "again.csv", "-q").code == 0
+    assert Path("again.csv").read_bytes() == Path("f.csv").read_bytes()
+
+
 def test_arrays_of_images_are_shown(command: Command) -> None:
     np.savez("set.npz", images=np.repeat(shapes()[..., None], 3, axis=3), y=np.arange(24) % 3 == 0)
     outcome = command("cluster", "set.npz", *_QUICK, "--truth", "y", "--report", "page.html")
@@ -150,6 +175,12 @@ def test_this_folder_has_a_name(command: Command, monkeypatch: pytest.MonkeyPatc
         (["cluster", "photos", "--report", "p.html", "--image", "8x8"], "photos has images already; leave it out"),
         (["cluster", "photos", "--truth", "class"], "'folder'"),
         (["cluster", "photos/left/000.png"], "name the folder"),
+        (["cluster", "photos", "--method", "tcc"], "does not find the number of clusters by itself; give it (-k 10"),
+        (
+            ["cluster", "photos", "--method", "tcc", "-k", "2", "--weights", "w"],
+            "--weights w is not for the method tcc",
+        ),
+        (["cluster", "photos", "--method", "tcc", "-k", "2", "--outliers"], "only for coterie"),
         (["predict", "m.safetensors", "photos"], "images of 64 pixels, and the model was fitted on 3 columns"),
     ],
 )

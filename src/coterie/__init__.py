@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     from coterie.estimators.clam import ClAM
     from coterie.estimators.coterie import Coterie
     from coterie.estimators.dac import DAC
+    from coterie.estimators.tcc import TCC
 
 __version__ = "0.1.0"
-__all__ = ["AMCP", "DAC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__"]
+__all__ = ["AMCP", "DAC", "TCC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__"]
 
 # Public names and where they live; torch is imported when one of them is first used.
 _HOMES = {
@@ -20,6 +21,7 @@ _HOMES = {
     "ClAM": "coterie.estimators.clam",
     "Coterie": "coterie.estimators.coterie",
     "DAC": "coterie.estimators.dac",
+    "TCC": "coterie.estimators.tcc",
 }
 
 

@@ -1,6 +1,5 @@
 """A recipe file -> tasks, model and training -> a checkpoint; the same file gives the same checkpoint again."""
 
-import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from coterie.tasks import TASKS
 from coterie.tasks.universal import UniversalTasks
 from coterie.training import Progress, TrainConfig, task_batches, train
 from coterie.training.parallel import leads, rank, wait_for_all
-from coterie.training.state import LOG_FILE, STATE_FILE, claim
+from coterie.training.state import STATE_FILE, claim, logged
 
 EVALUATION_BATCHES = 20
 """Batches that are held out; they come from a generator of their own."""
@@ -268,8 +267,8 @@ def held_out_scores(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, 
 def seconds_trained(folder: Path) -> float:
     """Time that the steps of a run took, over all the times that it was taken up."""
     total = before = 0.0
-    for line in (folder / LOG_FILE).read_text(encoding="utf-8").splitlines():
-        now = float(json.loads(line)["seconds"])
+    for line in logged(folder):
+        now = float(line["seconds"])
         total += now - before if now >= before else now  # each time counts from 0
         before = now
     return total

@@ -7,7 +7,7 @@ import torch
 from torch import Generator
 
 from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import generator_on, point_batches, task_batches
+from coterie.training import generator_on, point_batches, task_batches, view_batches
 
 
 def generator(seed: int = 1) -> Generator:
@@ -51,6 +51,37 @@ def test_labelled_sets_have_no_end_and_follow_from_the_generators_state() -> Non
         assert torch.equal(batch.x, again.x)
         assert torch.equal(batch.labels, again.labels)
     assert any(batch.x.shape != first[0].x.shape for batch in first)
+
+
+def noisy(rows: torch.Tensor, source: Generator) -> torch.Tensor:
+    return rows + 0.1 * torch.rand(rows.shape, generator=source)
+
+
+def test_views_are_two_of_the_same_rows() -> None:
+    x = torch.arange(10).float().unsqueeze(1)
+    made = list(islice(view_batches(x, noisy, batch_size=4, generator=generator()), 6))
+    for batch in made:
+        assert len(torch.unique(batch.index)) == 4
+        for view in (batch.first, batch.second):
+            assert torch.equal(view.floor()[:, 0].long(), batch.index)
+        assert not torch.equal(batch.first, batch.second)
+    assert len({tuple(batch.index.tolist()) for batch in made}) > 1
+    everyone = next(view_batches(x, noisy, batch_size=99, generator=generator()))
+    assert everyone.index.sort().values.tolist() == list(range(10))
+
+
+@pytest.mark.usefixtures("untouched_random_state")
+def test_views_have_no_end_and_follow_from_the_generators_state() -> None:
+    x, source = torch.arange(10).float().unsqueeze(1), generator()
+    stream = view_batches(x, noisy, batch_size=4, generator=source)
+    next(stream)
+    state = source.get_state()
+    following = list(islice(stream, 5))
+    later = generator(9)
+    later.set_state(state)
+    for batch, again in zip(following, view_batches(x, noisy, batch_size=4, generator=later), strict=False):
+        assert torch.equal(batch.first, again.first)
+        assert torch.equal(batch.second, again.second)
 
 
 def test_labelled_sets_are_put_where_they_are_wanted() -> None:

@@ -18,6 +18,7 @@ from coterie.estimators.attention_based import AttentionBasedClustering
 from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
 from coterie.estimators.dac import DAC
+from coterie.estimators.tcc import TCC
 from coterie.metrics import silhouettes
 from coterie.proposals import Effort
 from coterie.report.findings import thinned
@@ -40,6 +41,10 @@ _NOT_TAKEN: dict[str, dict[str, str]] = {
     "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
     "attention-based": _OF_COTERIE,
     "amcp": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
+    "tcc": {
+        "--weights": "which learns from the rows themselves; leave --weights out, or add --method dac",
+        **_OF_COTERIE,
+    },
 }
 """Options that a method does not take, and why, or what to do."""
 
@@ -52,6 +57,8 @@ def check_method(request: ClusterRequest) -> None:
         if option in _NOT_TAKEN[request.method]:
             why = _NOT_TAKEN[request.method][option]
             raise InputError(f"{f'{option} {value}'.strip()} is not for the method {request.method}, {why}")
+    if request.method == "tcc" and request.clusters == "auto":
+        raise InputError("the method tcc does not find the number of clusters by itself; give it (-k 10, for ten)")
     if request.effort not in {None, *get_args(Effort)}:
         raise InputError(f"--effort takes {', '.join(get_args(Effort))}; got {request.effort!r}")
     if not math.isfinite(request.granularity or 0.0):
@@ -81,7 +88,7 @@ def check_seed(seed: int) -> None:
 @contextmanager
 def estimator_at_work(
     request: ClusterRequest, n_clusters: int | Literal["auto"], narrator: Narrator
-) -> Iterator[AMCP | AttentionBasedClustering | ClAM | Coterie | DAC]:
+) -> Iterator[AMCP | AttentionBasedClustering | ClAM | Coterie | DAC | TCC]:
     """Lend the estimator, and show what it does meanwhile; what the user left open is left to the method."""
     chosen = {
         "effort": request.effort,
@@ -109,6 +116,8 @@ def estimator_at_work(
             yield AttentionBasedClustering(asked, on_progress=on_progress, **settings)
         elif request.method == "amcp":
             yield AMCP(on_progress=on_progress, **settings)
+        elif request.method == "tcc" and asked is not None:
+            yield TCC(asked, on_progress=on_progress, **settings)
         else:
             yield DAC(on_progress=on_progress, **settings)
 
@@ -131,8 +140,8 @@ def silhouette_of(model: Any, features: Table) -> tuple[float, tuple[str, ...]]:
     # It needs two clusters, and one that has more than one row.
     if not 1 < model.n_clusters_ < len(inside):
         return math.nan, ()
-    if isinstance(model, AttentionBasedClustering) and features.image is not None:
-        return math.nan, ()  # what it sees in images has little to do with distances between their pixels
+    if isinstance(model, AttentionBasedClustering | TCC) and features.image is not None:
+        return math.nan, ()  # what they see in images has little to do with distances between their pixels
     if isinstance(model, ClAM):
         return model.silhouette_, ()
     rows = inside[thinned(len(inside), _SILHOUETTE_ROWS)]

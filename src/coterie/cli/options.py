@@ -34,7 +34,8 @@ Method = Annotated[
         "--method",
         metavar="NAME",
         help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
-        "(learns from the table itself), dac, amcp or attention-based (learned beforehand, from other sets).",
+        "(learns from the table itself), dac, amcp or attention-based (learned beforehand, from other sets), tcc "
+        "(learns from the images themselves, or from rows; needs -k, and takes minutes).",
     ),
 ]
 LearnMethod = Annotated[
@@ -101,7 +102,10 @@ LearnTruth = Annotated[
 Clusters = Annotated[
     str,
     typer.Option(
-        "-k", "--clusters", metavar="N|auto", help="How many clusters; auto finds it out, as dac and amcp always do."
+        "-k",
+        "--clusters",
+        metavar="N|auto",
+        help="How many clusters; auto finds it out, as dac and amcp always do, and tcc never.",
     ),
 ]
 Effort = Annotated[
@@ -134,7 +138,7 @@ Scaling = Annotated[
         "--scaling",
         metavar="NAME",
         help="With all but coterie: what makes number columns comparable: robust (extremes drawn in), standard, none. "
-        "By default robust for clam, otherwise what the weights were learned with (auto).",
+        "By default robust for clam, standard for tcc, otherwise what the weights were learned with (auto).",
         show_default=False,
     ),
 ]

@@ -10,6 +10,7 @@ from coterie.estimators.base import Clusterer
 from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
 from coterie.estimators.dac import DAC
+from coterie.estimators.tcc import TCC
 
 ESTIMATORS: dict[str, type[Clusterer]] = {
     "coterie": Coterie,
@@ -17,6 +18,7 @@ ESTIMATORS: dict[str, type[Clusterer]] = {
     "dac": DAC,
     "attention-based": AttentionBasedClustering,
     "amcp": AMCP,
+    "tcc": TCC,
 }
 """Every estimator by the name of its method."""
 

@@ -1,4 +1,4 @@
-"""TCC: twin-contrast clustering (Shen, Shen, Wang, Qin & Torr, 2021), from its supplement and its authors' early code.
+"""TCC: twin-contrast clustering (Shen et al., 2021), from its supplement and its authors' early code.
 
 Images are told apart, and so are clusters. Every row has a place on a sphere, and a probability of each cluster by its
 angle with the cluster's prototype. An instance is what its place and one relaxed draw of its cluster make together: it
@@ -14,16 +14,16 @@ clusters of places, and rows that learn what the twin assigns them when all clus
 Letters: N rows, D numbers of a row, E numbers of a place, K clusters, L entries of a memory, R rounds of one.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, final
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
 from coterie.errors import ConfigError
-from coterie.models.base import ClusterModel, settled
+from coterie.models.base import ClusterModel, build, settled
 from coterie.nn.memory import MemoryBank
 from coterie.nn.towers import Tower, TowerConfig, follow, twin_of
 from coterie.ops.contrast import (
@@ -232,6 +232,27 @@ class TccModel(ClusterModel[ViewBatch]):
         self.clusters = MemoryBank(self.config.rounds, tuple(centres.shape)).to(centres.device)
 
     @torch.no_grad()
+    def health(self, x: Float[Tensor, "N D"]) -> dict[str, float]:
+        """Signs of a collapse: clusters without a row, and how far from even the shares of the others are."""
+        probabilities = self.memberships(x)
+        empty = self.config.n_clusters - len(torch.unique(probabilities.argmax(dim=1)))
+        return {"empty": float(empty), "uneven": float(balance(probabilities))}
+
+    @torch.no_grad()
+    def numbered(self, labels: Int[Tensor, " N"]) -> "TccModel":
+        """The same for use: clusters from the largest down, those without a row left out, and no memories."""
+        size = torch.bincount(labels, minlength=self.config.n_clusters)
+        order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
+        kept = build(TccModel, replace(self.config, n_clusters=len(order), memory=0, rounds=0), Generator())
+        mine = self.state_dict()
+        for side in ("online", "twin"):
+            mine[f"{side}.prototypes"] = mine[f"{side}.prototypes"][order]
+            mine[f"{side}.of_draw.weight"] = mine[f"{side}.of_draw.weight"][:, order]
+        memories = {name: value for name, value in kept.state_dict().items() if _is_memory(name)}
+        kept.load_state_dict(mine | memories)
+        return kept.to(labels.device).eval()
+
+    @torch.no_grad()
     def places(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
         """Where rows are on the sphere."""
         with settled(self):
@@ -240,5 +261,14 @@ class TccModel(ClusterModel[ViewBatch]):
     @torch.no_grad()
     def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:  # noqa: ARG002  (nothing is drawn)
         """The likeliest cluster of each row; some may have none."""
-        probabilities = (self.online.cosines(self.places(x)) / self.config.sharpness).softmax(dim=1)
+        probabilities = self.memberships(x)
         return Clustering(probabilities.argmax(dim=1), self.config.n_clusters, probabilities)
+
+    @torch.no_grad()
+    def memberships(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
+        """Probability of each cluster for each row."""
+        return (self.online.cosines(self.places(x)) / self.config.sharpness).softmax(dim=1)
+
+
+def _is_memory(name: str) -> bool:
+    return name.startswith(("instances.", "clusters."))

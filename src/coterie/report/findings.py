@@ -40,7 +40,7 @@ class FittedClusterer(Protocol):
 
     @property
     def history_(self) -> Mapping[str, Sequence[float]]:
-        """Return the `loss` of each epoch of the chosen run; empty if nothing was trained on the rows."""
+        """Return the `loss` of each epoch of the chosen or only run; empty if nothing was trained on the rows."""
 
     @property
     def notes_(self) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ class FittedClusterer(Protocol):
 
     @property
     def runs_(self) -> Sequence[Mapping[str, Any]]:
-        """Return what is known of each run, and which was `chosen`; empty if nothing was trained on the rows."""
+        """Return what is known of each run, and which was `chosen`; empty if no prototypes were trained."""
 
     @property
     def table_(self) -> TableEncoder:
@@ -166,7 +166,7 @@ def gather(model: FittedClusterer, table: Table, ids: NDArray[Any] | None) -> Fi
 
 def was_trained(model: FittedClusterer) -> bool:
     """Return whether prototypes were trained on the rows, which attract them; otherwise they are plain means."""
-    return len(model.history_["loss"]) > 0
+    return len(model.history_["loss"]) > 0 and len(model.runs_) > 0
 
 
 def matching(given: NDArray[Any], n: int, what: str) -> NDArray[Any]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import coterie
 from coterie.data.tables import Table
+from coterie.estimators.tcc import TCC
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 from coterie.report.alternatives import Alternative, alternatives_of
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
@@ -97,7 +98,7 @@ def render_report(
     profiles = describe_clusters(found, statistics)
     telling = np.empty(0, dtype=np.int64) if statistics is None else telling_features(statistics, 24)
     # What a network sees in images has little to do with how far apart their pixels are.
-    by_pixels = table.image is None or not isinstance(model, KernelClusterer)
+    by_pixels = table.image is None or not isinstance(model, KernelClusterer | TCC)
     scores = silhouettes(found) if by_pixels else None
     colours = cluster_colours(found.n_clusters)
     drawn = draw_map(found, model, colours)
@@ -139,7 +140,7 @@ def render_report(
         pictures=None if table.image is None else draw_pictures(found),
         heat=None if statistics is None else heat_map(found, statistics),
         silhouettes=scores,
-        silhouettes_drawn=_silhouettes_drawn(found, scores),
+        silhouettes_drawn=_silhouettes_drawn(found, scores, by_pixels=by_pixels),
         histogram=histogram,
         fullest=count(histogram.fullest, found.noun),
         confusion=confusion,
@@ -267,10 +268,14 @@ def _drawn(drawn: int, n: int, verb: str, noun: str, among: str = "") -> str:
     return f"All {n:,} {noun}s{among} are {verb}." if n > 1 else f"The only {noun} is {verb}."
 
 
-def _silhouettes_drawn(found: Findings, scores: Silhouettes | None) -> str:
+def _silhouettes_drawn(found: Findings, scores: Silhouettes | None, *, by_pixels: bool) -> str:
     if scores is not None:
         among = " in clusters" if found.n_outliers else ""
         return _drawn(scores.drawn, len(found.labels) - found.n_outliers, "measured", found.noun, among)
+    if not by_pixels:
+        return (
+            "There is no silhouette here: it would compare pixels, and the clusters are of what a network sees in them."
+        )
     return f"The silhouette needs at least two clusters, and more {found.noun}s than clusters, so there is none here."
 
 

@@ -1,7 +1,16 @@
 """The one optimisation loop: how fast, for how long, over which batches, and how to go on after an interruption."""
 
-from coterie.training.batches import generator_on, point_batches, task_batches
+from coterie.training.batches import generator_on, point_batches, task_batches, view_batches
 from coterie.training.loop import Progress, train
 from coterie.training.settings import TrainConfig, rate_at
 
-__all__ = ["Progress", "TrainConfig", "generator_on", "point_batches", "rate_at", "task_batches", "train"]
+__all__ = [
+    "Progress",
+    "TrainConfig",
+    "generator_on",
+    "point_batches",
+    "rate_at",
+    "task_batches",
+    "train",
+    "view_batches",
+]

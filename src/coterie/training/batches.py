@@ -1,11 +1,11 @@
-"""Streams of batches: the rows of one data set for some epochs, or labelled sets without end."""
+"""Streams of batches: rows of one data set for some epochs, or views of them or labelled sets without end."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Generator, Tensor
 
-from coterie.structures import PointBatch, TaskBatch, TaskSampler
+from coterie.structures import PointBatch, TaskBatch, TaskSampler, ViewBatch
 
 
 def point_batches(
@@ -19,6 +19,19 @@ def point_batches(
             yield PointBatch(
                 x[index], index, None if weight is None else weight[index], ends_epoch=position == len(batches)
             )
+
+
+def view_batches(
+    x: Tensor, look: Callable[[Tensor, Generator], Tensor], *, batch_size: int, generator: Generator
+) -> Iterator[ViewBatch]:
+    """Two views of some rows of x without end, the rows of a batch all different.
+
+    Every batch is drawn when it is asked for: the generator's state says what will follow.
+    """
+    while True:
+        index = torch.randperm(len(x), generator=generator, device=generator.device)[:batch_size]
+        rows = x[index]
+        yield ViewBatch(look(rows, generator), look(rows, generator), index)
 
 
 def task_batches(

@@ -154,6 +154,13 @@ def append_log(folder: Path, line: Mapping[str, Any]) -> None:
             file.write(json.dumps(line, allow_nan=False) + "\n")
 
 
+def logged(folder: Path) -> Iterator[dict[str, Any]]:
+    """Lines of a run's log, if there is one."""
+    path = folder / LOG_FILE
+    if path.exists():
+        yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
 def _refuse_other_runs(
     folder: Path,
     tensors: Mapping[str, Tensor],
