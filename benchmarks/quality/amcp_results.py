@@ -90,8 +90,8 @@ would be a nine, which is one of the digits of the test. An encoder learns to na
 of which some are whole pictures, and stays as it is. Networks then learn from sets of what it sees of other classes:
 those of a left and a right half, none of them whole. Of Tiny-ImageNet, which has classes enough, every other one is
 named and the others are sorted. AMCP and DAC see each set along its own 8 principal directions; "without frames", as
-NCP does, the encoder's features as they are. Halves, frames, their directions and the learning rate were chosen on sets
-of EMNIST's letters, never on the odd digits.
+NCP does, the encoder's features as they are. Halves, frames, their directions, the learning rate, and that AMCP is
+trained through all clusters of a set in turn, were chosen on sets of EMNIST's letters, never on the odd digits.
 
 Networks are not told k; what is left to choose of their clusters, such as how small they may be, is what did best on
 sets of such classes that were held back. k-means, spectral clustering and mixtures are told k, and have 50 principal
