@@ -1,7 +1,7 @@
 """The part of docs/results.md that is about AMCP; what was not run is a dash, or is said not to have been."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final
@@ -185,22 +185,18 @@ def networks(records: Sequence[ContenderRecord]) -> str:
 def claims(records: Sequence[ContenderRecord]) -> str:
     """What more steps and optimal transport bring, set by set, to clusters as the passes made them."""
     found = {(each.network, each.sets): each.metrics["ari"] for each in records if each.decoding == "faithful"}
+    compared = {network for pair in CLAIMS for network in pair}
+    columns = list(dict.fromkeys(sets for network, sets in found if network in compared))
     rows = []
     for better, plain in CLAIMS:
         cells = []
-        for sets in dict.fromkeys(sets for network, sets in found if network == plain):
-            pairs = zip(found.get((better, sets), []), found[plain, sets], strict=False)
+        for sets in columns:
+            pairs = zip(found.get((better, sets), ()), found.get((plain, sets), ()), strict=False)
             gains = [one - other for one, other in pairs if one is not None and other is not None]
             cells.append(with_error(gains) if gains else DASH)
-        if cells:
+        if set(cells) - {DASH}:
             rows.append([f"{better}, less {plain}", *cells])
-    if not rows:
-        return NOT_RUN
-    return table(["ARI, clusters as the passes made them", *_sets_of(found)], rows)
-
-
-def _sets_of(found: Mapping[tuple[str, str], object]) -> list[str]:
-    return list(dict.fromkeys(sets for network, sets in found if network == CLAIMS[0][1]))
+    return table(["ARI, clusters as the passes made them", *columns], rows) if rows else NOT_RUN
 
 
 def _network_row(records: Sequence[ContenderRecord]) -> list[str]:

@@ -273,3 +273,21 @@ def test_the_page_has_better_and_worse(tmp_path: Path) -> None:
     course = made["amcp_course"]().splitlines()
     assert course[0] == "| network | 1 of 2 | 2 of 2 |"
     assert course[2:] == ["| amcp | .250 (10) | .750 (20) |", "| dac | .500 (10) | – |"]
+
+
+def test_the_page_says_what_steps_and_transport_bring(tmp_path: Path) -> None:
+    assert amcp_results.sections(tmp_path)["amcp_claims"]() == "Not run."
+    for one in (
+        record("amcp T=0", "faithful", [0.4, 0.6], [2, 3]),
+        record("amcp T=1", "faithful", [0.6, 0.9], [2, 3]),
+        record("amcp T=1", "robust", [1.0, 1.0], [2, 3]),  # what is put right in the end does not count
+        record("amcp T=1", "faithful", [0.5, 0.5], [2, 3], sets="mog-90-5"),
+        record("amcp transport T=1", "faithful", [0.3, 0.5], [2, 3], sets="mog-90-5"),
+    ):
+        append_line(tmp_path / "amcp_networks.jsonl", one)
+    lines = amcp_results.sections(tmp_path)["amcp_claims"]().splitlines()
+    assert lines[0] == "| ARI, clusters as the passes made them | mog-60-3 | mog-90-5 |"
+    assert lines[2:] == [
+        "| amcp T=1, less amcp T=0 | .250 ± .050 | – |",
+        "| amcp transport T=1, less amcp T=1 | – | -.100 ± .100 |",
+    ]
