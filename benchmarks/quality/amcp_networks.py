@@ -125,6 +125,8 @@ CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
             AmcpModel, AmcpConfig(2, density="flow", e_step="transport", **SMALL), scenario="warped"
         ),
         "dac warped": _contender(DacModel, DacConfig(2, density="flow", **DAC_AS_IT_SHIPS), scenario="warped"),
+        "act-st warped": _contender(ActStModel, ActStConfig(2), scenario="warped"),
+        "ncp warped": _contender(NcpModel, NcpConfig(2), scenario="warped"),
     }
 )
 
