@@ -118,6 +118,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("amcp", "strays"): _amcp(strays=0.3, density="none", decoding="faithful"),
     ("amcp", "encoded"): _amcp(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("amcp", "framed"): _amcp(principal=2, density="none"),
+    ("amcp", "framed beside"): _amcp(principal=2, principal_beside=True, density="none"),
     ("attention-based", "ours"): _attention_based(),
     ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),
     ("attention-based", "faithful"): _attention_based(
@@ -154,6 +155,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
+    ("dac", "framed beside"): _dac(principal=2, principal_beside=True, filtering="anchored", density="none"),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
     ("tcc", "ours"): _tcc(),

@@ -12,7 +12,7 @@ import argparse
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any, Final, TypeAlias
@@ -71,11 +71,15 @@ COMPARED: Final[dict[str, Any]] = {"anchor_position": "latent", "anchoring": "co
 ANCHORED: Final = DacConfig(
     WIDTH, filtering="anchored", density="none", decoding="kernel", **COMPARED, **FOR_MANY_FEATURES
 )
+FRAMED: Final = replace(ANCHORED, principal=32, principal_beside=True)
+"""The same, which sees a set's pictures from the set's own principal directions too."""
 NETWORKS: Final[dict[str, Network[SetModel]]] = {
     "abc": Network(AttentionBasedModel, AttentionBasedConfig(WIDTH), one_cycle(8000), 8, FOR_ABC),
     "dac-anchored": Network(DacModel, ANCHORED, one_cycle(6000), 4, FOR_DAC),
     "dac-anchored-12": Network(DacModel, ANCHORED, one_cycle(8000), 4, FOR_ABC),
     "dac-anchored-12-short": Network(DacModel, ANCHORED, one_cycle(4000), 4, FOR_ABC),
+    "dac-framed": Network(DacModel, FRAMED, one_cycle(6000), 4, FOR_DAC),
+    "dac-framed-12": Network(DacModel, FRAMED, one_cycle(4000), 4, FOR_ABC),
     "dac-min-loss": Network(
         DacModel, DacConfig(WIDTH, density="none", **FOR_MANY_FEATURES), one_cycle(6000), 8, FOR_DAC
     ),

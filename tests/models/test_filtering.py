@@ -158,6 +158,20 @@ def test_frames_are_mirrored_by_chance_in_training_only() -> None:
     assert plain.framed(batch.x, batch.valid)[1] is None
 
 
+@EACH_FRAMED
+def test_points_can_be_seen_from_their_frame_and_as_they_are(name: str) -> None:
+    batch = groups()
+    alone, beside = framed(name), framed(name, principal_beside=True)
+    coordinates, frames = alone.framed(batch.x, batch.valid)
+    assert frames is not None
+    assert torch.equal(beside.framed(batch.x, batch.valid)[0], torch.cat((batch.x, coordinates), dim=2))
+    assert beside.seen_width == batch.x.shape[2] + alone.seen_width
+    for x, there, found in zip(batch.x, batch.valid, beside.cluster_sets(batch.x, batch.valid, seeded(4)), strict=True):
+        belonging = beside.memberships(x[there], found)
+        assert torch.equal(belonging.argmax(dim=1), found.labels[there])
+        torch.testing.assert_close(beside.memberships(x[:3], found), belonging[:3])
+
+
 @pytest.mark.parametrize("config", [AmcpConfig, DacConfig])
 def test_frames_that_cannot_be_are_refused(config: type[AmcpConfig] | type[DacConfig]) -> None:
     with pytest.raises(ConfigError, match=r"principal=-1 must be at least 0"):
@@ -166,3 +180,5 @@ def test_frames_that_cannot_be_are_refused(config: type[AmcpConfig] | type[DacCo
         with pytest.raises(ConfigError, match=f"principal=2 is for sets without a density; density='{density}'"):
             config(2, density=density, principal=2)
     assert config(2, density="none", principal=2).principal == 2
+    with pytest.raises(ConfigError, match=r"principal_beside=True is for .* set principal too"):
+        config(2, density="none", principal_beside=True)

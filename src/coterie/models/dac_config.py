@@ -52,6 +52,8 @@ class DacConfig:
     principal: int = 0
     """C: principal directions of a set that its encoded points are seen along, so that what is learned is the
     arrangement of clusters and not where in space those of training were; 0 for points as they are."""
+    principal_beside: bool = False
+    """Whether encoded points are then seen as they are too; on features that mean the same in all sets that is more."""
     filtering: Literal["min-loss", "anchored"] = "min-loss"
     """Whether the network chooses the cluster (Eq. 5) or a point says which one is wanted (Eq. 8 and 9)."""
     anchor_position: Literal["input", "latent"] = "input"

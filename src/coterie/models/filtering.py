@@ -61,6 +61,10 @@ class FilteringConfig(Protocol):
     def principal(self) -> int:
         """Principal directions of a set that its encoded points are seen along; 0 for points as they are."""
 
+    @property
+    def principal_beside(self) -> bool:
+        """Whether points are then seen as they are too."""
+
 
 class FilteringModel(SetModel, ABC):
     """Base of the models that take one cluster after the other out of a set.
@@ -101,7 +105,10 @@ class FilteringModel(SetModel, ABC):
     @property
     def seen_width(self) -> int:
         """Numbers of an encoded point as the network sees it."""
-        return self.config.principal or self.embed.out_width
+        as_they_are = self.embed.out_width
+        if not self.config.principal:
+            return as_they_are
+        return self.config.principal + (as_they_are if self.config.principal_beside else 0)
 
     def seen_in_training(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
@@ -113,7 +120,7 @@ class FilteringModel(SetModel, ABC):
         seen: Tensor = self.embed(x, valid)
         if not self.config.principal:
             return seen
-        return principal_frames(seen, valid, self.config.principal).mirrored(generator).coordinates(seen)
+        return self._seen_from(principal_frames(seen, valid, self.config.principal).mirrored(generator), seen)
 
     def framed(
         self, seen: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
@@ -122,7 +129,11 @@ class FilteringModel(SetModel, ABC):
         if not self.config.principal:
             return seen, None
         frames = principal_frames(seen, valid, self.config.principal)
-        return frames.coordinates(seen), frames
+        return self._seen_from(frames, seen), frames
+
+    def _seen_from(self, frames: Frames, seen: Float[Tensor, "B N F"]) -> Float[Tensor, "B N E"]:
+        coordinates = frames.coordinates(seen)
+        return torch.cat((seen, coordinates), dim=2) if self.config.principal_beside else coordinates
 
     def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
         """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
@@ -163,7 +174,7 @@ class FilteringModel(SetModel, ABC):
             seen = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))
             if self.config.principal:
                 # Every cluster knows the frame of the set that it was found in.
-                seen = Frames(found.extras["middle"][:1], found.extras["axes"][:1]).coordinates(seen)
+                seen = self._seen_from(Frames(found.extras["middle"][:1], found.extras["axes"][:1]), seen)
             x = seen[0]
         return self._belonging(x, found)
 

@@ -22,6 +22,10 @@ class Described(Protocol):
         """Principal directions of a set that its encoded points are seen along."""
 
     @property
+    def principal_beside(self) -> bool:
+        """Whether points are then seen as they are too."""
+
+    @property
     def turns(self) -> int:
         """Sides that clusters with a flow are described from."""
 
@@ -44,3 +48,5 @@ def check_settings(config: Described, least: Mapping[str, int], choices: Mapping
             f"principal={config.principal} is for sets without a density; density={config.density!r} would describe "
             "points as they are. Use density='none'."
         )
+    if config.principal_beside and not config.principal:
+        raise ConfigError("principal_beside=True is for points that are seen along directions; set principal too.")

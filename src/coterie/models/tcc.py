@@ -140,6 +140,9 @@ class Side(nn.Module):
         self.tower = Tower(config)
         self.prototypes = nn.Parameter(spread_centres(config.n_clusters, config.width))
         self.of_draw = nn.Linear(config.n_clusters, config.width, bias=False)
+        if config.sees_rows:
+            # A random map of a random draw would be louder than the place until it has learned not to be.
+            nn.init.zeros_(self.of_draw.weight)
 
     def cosines(self, place: Float[Tensor, "N E"]) -> Float[Tensor, "N K"]:
         """Of places with prototypes."""

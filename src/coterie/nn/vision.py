@@ -69,7 +69,9 @@ class ElementEncoder(nn.Module):
                 self.out_width = channels
             case _:
                 shape = _checked(image, n_features, kind)
-                self.network, self.out_width = _convolutions(kind, shape, channels)
+                network, self.out_width = _convolutions(kind, shape, channels)
+                # Images of one channel lie in memory as either format would have them: it goes by the weights then.
+                self.network = network.to(memory_format=torch.channels_last)
 
     def forward(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N E"]:
         """Encode the valid elements of all sets at once; the others become zeros, and leave no trace in statistics."""
