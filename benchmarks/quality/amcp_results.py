@@ -110,6 +110,16 @@ CLAIMS: Final = (
     ("amcp transport T=5", "amcp T=5"),
 )
 """Networks that differ in what the appendix says makes them better: more steps, and optimal transport."""
+CONTENDING: Final = {
+    ("amcp", "robust"): "AMCP",
+    ("amcp", "faithful"): "AMCP, as the passes made it",
+    ("amcp", "star"): "AMCP*, as the passes made it",
+    ("dac", "robust"): "DAC",
+    ("dac", "faithful"): "DAC, as the passes made it",
+    ("act-st", "as it comes"): "ACT-ST",
+    ("ncp", "as it comes"): "NCP",
+}
+"""Networks and decodings that are shown with all that is measured; those for warped sets have the same names there."""
 PICTURE_METRICS: Final = {"acc": 3, "nmi": 3, "ari": 3, "k_error": 2, "seconds": 2}
 
 
@@ -122,6 +132,7 @@ def sections(folder: Path) -> dict[str, Callable[[], str]]:
         "amcp_synthetic": lambda: synthetic(page),
         "amcp_verdict": lambda: verdict(page),
         "amcp_networks": lambda: networks(contenders),
+        "amcp_contenders": lambda: beside_others(contenders),
         "amcp_claims": lambda: claims(contenders),
         "amcp_course": lambda: course(contenders),
         "amcp_pictures": lambda: picture_tables(pictures),
@@ -180,6 +191,31 @@ def networks(records: Sequence[ContenderRecord]) -> str:
             rows = [[row[column] for column in used] for row in rows]
             parts.append(f"{sets}:\n\n" + table([head[column] for column in used], rows))
     return f"{records[0].minutes:g} minutes each.\n\n" + "\n\n".join(parts)
+
+
+def beside_others(records: Sequence[ContenderRecord]) -> str:
+    """AMCP, AMCP* and the methods that it is compared with at equal time, with all that is measured."""
+    if not records:
+        return NOT_RUN
+    parts = []
+    for sets in dict.fromkeys(record.sets for record in records):
+        rows = [
+            [CONTENDING[kind, record.decoding], str(len(record.seconds)), *_all_measured(record)]
+            for record in records
+            for kind in [record.network.removesuffix(" warped")]
+            if record.sets == sets and (kind, record.decoding) in CONTENDING
+        ]
+        if rows:
+            parts.append(f"{sets}:\n\n" + table(["method", "sets", *SYNTHETIC_HEAD], rows))
+    return "\n\n".join(parts)
+
+
+def _all_measured(record: ContenderRecord) -> list[str]:
+    metrics = {name: [value for value in values if value is not None] for name, values in record.metrics.items()}
+    errors = [abs(found - true) for true, found in zip(metrics["k_true"], metrics["k_found"], strict=True)]
+    likelihood = with_error(metrics["ll"], 2) if metrics["ll"] else DASH
+    seconds = number(mean(record.seconds))
+    return [likelihood, with_error(metrics["ari"]), with_error(metrics["nmi"]), number(mean(errors), 2), seconds]
 
 
 def claims(records: Sequence[ContenderRecord]) -> str:

@@ -155,6 +155,11 @@ def test_every_network_is_trained_and_measured(tmp_path: Path) -> None:
     assert all(f"{kind}:\n\n| network | parameters | steps |" in page for kind in (*kinds, ARCS.name))
     parameters = found["dac", SETS.name, "robust"].settings["parameters"]
     assert page.count(f"| dac | {parameters:,} | 20 | ") == 2
+    beside = amcp_results.beside_others(records)
+    assert beside.count("| method | sets | LL | ARI | NMI | k-MAE | s |") == 3
+    assert beside.count("\n| AMCP | ") == beside.count("\n| AMCP*, as the passes made it | ") == 3
+    assert beside.count("\n| DAC | ") == beside.count(f"\n| NCP | {N_SETS} | – |") + 1 == 2
+    assert amcp_results.beside_others([]) == "Not run."
 
 
 def test_what_the_file_has_is_not_measured_again(tmp_path: Path) -> None:
