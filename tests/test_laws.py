@@ -21,11 +21,15 @@ from coterie.models.act_st import ActStConfig, ActStModel
 from coterie.models.amcp import AmcpConfig, AmcpModel
 from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
 from coterie.models.base import ClusterModel, build
+from coterie.models.cc import CcModel
 from coterie.models.clam import ClamConfig, ClamModel
 from coterie.models.dac import DacConfig, DacModel
+from coterie.models.mice import MiceModel
+from coterie.models.moco import MocoModel
 from coterie.models.ncp import NcpConfig, NcpModel
 from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
-from coterie.models.tcc import TccConfig, TccModel
+from coterie.models.swav import SwavModel
+from coterie.models.tcc import TccModel
 from coterie.ops.starts import normal_start
 from coterie.structures import Clustering, PointBatch, TaskBatch, ViewBatch
 from coterie.training import TrainConfig, train
@@ -95,12 +99,18 @@ def _attention_based(**settings: Any) -> Case:
     )
 
 
-def _tcc(**settings: Any) -> Case:
-    small: dict[str, Any] = {"encoder": "mlp", "channels": 4, "hidden": 8, "width": 8, "memory": 16, "rounds": 2}
-    config = TccConfig(4, 3, **(small | settings))
+TOWER: dict[str, Any] = {"encoder": "mlp", "channels": 4, "hidden": 8, "width": 8}
+
+
+def _of_views(kind: type[ClusterModel[Any]], **settings: Any) -> Case:
+    config = kind.Config(4, 3, **(TOWER | settings))
     x, noise = _points(), 0.1 * torch.randn(24, 4, generator=seeded(6))
     batch = ViewBatch(x, x + noise, torch.arange(24))
-    return Case(lambda: build(TccModel, config, seeded(2)), batch, x, steps=5, learning_rate=1e-2)
+    return Case(lambda: build(kind, config, seeded(2)), batch, x, steps=5, learning_rate=1e-2)
+
+
+def _tcc(**settings: Any) -> Case:
+    return _of_views(TccModel, **({"memory": 16, "rounds": 2} | settings))
 
 
 CASES: dict[tuple[str, str], Case] = {
@@ -128,6 +138,8 @@ CASES: dict[tuple[str, str], Case] = {
     ("attention-based", "pairwise"): _attention_based(depth=0, compatibility="additive"),
     ("attention-based", "encoded"): _attention_based(encoder="mlp", channels=4, n_clusters=2),
     ("attention-based", "drawn"): _attention_based(max_points=8),
+    ("cc", "ours"): _of_views(CcModel),
+    ("cc", "linear heads"): _of_views(CcModel, hidden=0),
     ("clam", "euclidean"): _clam(weighting="learned"),
     ("clam", "cosine"): _clam(metric="cosine", weighting="learned"),
     ("clam", "manhattan"): _clam(metric="manhattan"),
@@ -156,8 +168,14 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
     ("dac", "framed beside"): _dac(principal=2, principal_beside=True, filtering="anchored", density="none"),
+    ("mice", "ours"): _of_views(MiceModel, memory=16),
+    ("mice", "refreshed"): _of_views(MiceModel, memory=16, refreshed_every=2, gate_temperature=0.5),
+    ("moco", "ours"): _of_views(MocoModel, memory=16),
+    ("moco", "linear projection"): _of_views(MocoModel, memory=16, hidden=0),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
+    ("swav", "ours"): _of_views(SwavModel, frozen_steps=0),
+    ("swav", "linear projection"): _of_views(SwavModel, frozen_steps=0, hidden=0),
     ("tcc", "ours"): _tcc(),
     ("tcc", "faithful"): _tcc(
         hidden=0, sharpness=1.0, temperature=1.0, cluster_temperature=1.0, even="rows", assigned_weight=0.0

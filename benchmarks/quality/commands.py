@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from coterie.errors import CoterieError, InputError
 
 
-def named(text: str, known: Iterable[str], what: str) -> list[str]:
-    """Names between commas, each of them a known one."""
-    names, all_known = text.split(","), list(known)
+def named(text: str, known: Iterable[str], what: str, between: str = ",") -> list[str]:
+    """Names between commas, or what else is between them, each of them a known one."""
+    names, all_known = text.split(between), list(known)
     unknown = [name for name in names if name not in all_known]
     if unknown:
         raise InputError(f"Unknown {what} {unknown[0]!r}. Known are: {', '.join(all_known)}.")

@@ -25,6 +25,7 @@ from benchmarks.quality import (
     judge_votes_results,
     more_proposers,
     omniglot_results,
+    tcc_results,
     zero_shot_results,
     zero_shot_speed_results,
 )
@@ -290,6 +291,7 @@ class Page:
             "embeddings": lambda: embeddings_results.section(RESULTS),
             "emnist": lambda: emnist_results.section(RESULTS),
             "cifar": lambda: cifar_results.section(RESULTS),
+            "tcc": lambda: tcc_results.section(RESULTS),
             "zero_shot": lambda: zero_shot_results.section(RESULTS),
             "zero_shot_speed": lambda: zero_shot_speed_results.section(RESULTS),
             "judge_calibration": lambda: judge_calibration_results.section(RESULTS),

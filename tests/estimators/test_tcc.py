@@ -214,7 +214,7 @@ def test_a_collapse_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         middle = places.mean(dim=0)
         return torch.stack([middle, *[-middle] * (n_clusters - 1)])
 
-    monkeypatch.setattr("coterie.estimators.tcc_training._centres", far_away)
+    monkeypatch.setattr("coterie.estimators.view_training._centres", far_away)
     model = quick(learning_rate=1e-9).fit(X)
     assert model.history_["empty"][-1] == 2
     assert model.history_["uneven"][-1] > 0.5

@@ -20,6 +20,7 @@ from coterie.ops.contrast import (
     nt_xent,
     spread_centres,
     swapped_codes,
+    told_apart,
 )
 
 SIZES = {"n": st.integers(1, 9), "k": st.integers(1, 6), "seed": st.integers(0, 1000)}
@@ -97,6 +98,21 @@ def test_gradients_of_info_nce_are_right_beside_masks() -> None:
     assert torch.autograd.gradcheck(lambda q, k, o: info_nce(q, k, o, 0.7, masked), (query, key, others))
     (slope,) = torch.autograd.grad(info_nce(query, key, others, 0.7, masked).sum(), others)
     assert not slope[2].any()
+
+
+@pytest.mark.parametrize("in_batch", [True, False])
+def test_rows_are_told_apart_from_others_but_not_from_their_own_key(in_batch: bool) -> None:
+    """Of several kinds of descriptions at once, each compared with its own kind."""
+    query, key, remembered = unit(2, 4, 5), unit(2, 4, 5, seed=1), unit(2, 3, 5, seed=2)
+    found = told_apart(query, key, remembered, 0.5, in_batch=in_batch)
+    for kind in range(2):
+        for row in range(4):
+            beside = key[kind, torch.arange(4) != row] if in_batch else key[kind, :0]
+            others = torch.cat((remembered[kind], beside))
+            alone = info_nce(query[kind, row : row + 1], key[kind, row : row + 1], others, 0.5)
+            torch.testing.assert_close(found[kind, row : row + 1], alone)
+    nothing = told_apart(query, key, remembered[:, :0], 0.5, in_batch=False)
+    assert not nothing.any()  # nothing to be told apart from is no surprise
 
 
 @given(temperature=st.floats(0.05, 2), **SIZES)

@@ -18,7 +18,7 @@ from coterie.errors import InputError
 from coterie.estimators.amortized import FARTHEST, check_at_least_one
 from coterie.estimators.base import Clusterer, device_from, generator_from, labels_to_numpy, one_thread, to_numpy
 from coterie.estimators.pictures import PictureMatch
-from coterie.estimators.tcc_training import Course, learned
+from coterie.estimators.view_training import Course, learned
 from coterie.models.base import build
 from coterie.models.tcc import TccConfig, TccModel
 from coterie.nn.vision import Encoder
@@ -52,7 +52,11 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
     batch_size : int
         Rows of a training step, each of which is seen twice.
     warm_up : float
-        Share of the training after which clusters are begun.
+        Share of the training that rows alone are learned from; then clusters are begun, in the middle of clusters of
+        where rows are. With 0, prototypes begin as far apart as can be, as published, and all is learned at once.
+    beginnings : int
+        How often clusters are begun in what is left of the training, at equal intervals: each time by what was learned
+        up to then, which tells them better.
     learning_rate : float
         Largest rate of AdamW.
     encoder : {"auto", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"}
@@ -120,7 +124,8 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         *,
         epochs: int | Literal["auto"] = "auto",
         batch_size: int = 256,
-        warm_up: float = 0.6,
+        warm_up: float = 0.4,
+        beginnings: int = 3,
         learning_rate: float = 2e-3,
         encoder: Literal["auto"] | Encoder = "auto",
         channels: int = 32,
@@ -137,6 +142,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         self.epochs = epochs
         self.batch_size = batch_size
         self.warm_up = warm_up
+        self.beginnings = beginnings
         self.learning_rate = learning_rate
         self.encoder = encoder
         self.channels = channels
@@ -174,7 +180,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         generator = generator_from(self.random_state, x.device)
         course = self._course(len(x))
         config = self._config(x.shape[1], len(x) - course.batch_size)
-        model, self.history_ = learned(x, config, course, generator, self.on_progress)
+        model, self.history_ = learned(TccModel, x, config, course, generator, on_progress=self.on_progress)
         found = model.cluster(x, generator)
         notes += _collapsed(found.labels, self.n_clusters)
         self.notes_ = tuple(notes)
@@ -187,7 +193,12 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         return self
 
     def _check(self, n_rows: int) -> None:
-        check_at_least_one(n_clusters=self.n_clusters, batch_size=self.batch_size, channels=self.channels)
+        check_at_least_one(
+            n_clusters=self.n_clusters,
+            batch_size=self.batch_size,
+            channels=self.channels,
+            beginnings=self.beginnings,
+        )
         if self.epochs != "auto":
             check_at_least_one(epochs=self.epochs)
         if self.n_clusters > n_rows:
@@ -245,7 +256,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         else:
             steps = max(IMAGE_EPOCHS * epoch, LEAST_STEPS)
         folder = None if self.folder is None else Path(self.folder)
-        return Course(batch_size, epoch, steps, self.warm_up, self.learning_rate, self.views, folder)
+        return Course(batch_size, epoch, steps, self.warm_up, self.beginnings, self.learning_rate, self.views, folder)
 
     def _features(self, X: Any) -> Tensor:
         """New rows as the network takes them."""

@@ -1,10 +1,12 @@
-"""How TCC is trained: first rows are told apart, then clusters of them as well."""
+"""How models that learn from views are trained: first rows are told apart, then clusters of them as well."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
-from typing import final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import torch
@@ -12,7 +14,7 @@ from torch import Generator, Tensor
 
 from coterie.config import to_dict
 from coterie.models.base import build
-from coterie.models.tcc import TccConfig, TccModel
+from coterie.models.contrastive import ContrastiveModel
 from coterie.ops.starts import k_means_start
 from coterie.ops.views import Views, feature_view
 from coterie.training import Progress, TrainConfig, train, view_batches
@@ -31,6 +33,7 @@ DROPOUT, NOISE, MIXED = 0.1, 0.1, 0.3
 """How views of rows that are no images differ."""
 
 History = dict[str, list[float]]
+Model = TypeVar("Model", bound=ContrastiveModel)
 
 
 @final
@@ -43,64 +46,89 @@ class Course:
     """Steps that take all rows through once."""
     steps: int
     warm_up: float
-    """Share of the steps after which clusters are begun."""
+    """Share of the steps after which clusters are begun; if it is 0, clusters are left where the model has them."""
+    beginnings: int
+    """How often clusters are begun anew in what is left, at equal intervals: what was learned may tell them better."""
     learning_rate: float
     views: Views | None
     """How views of images differ; None is what suits them."""
     folder: Path | None
 
-    @property
-    def first(self) -> int:
-        """Steps before clusters are begun."""
-        return round(self.warm_up * self.steps)
+    def parts(self) -> list[tuple[str, int]]:
+        """Names of the parts of the course, and how many steps each has."""
+        first = round(self.warm_up * self.steps)
+        left = self.steps - first
+        # Where nothing is left, clusters are begun all the same, once: then that is where they are.
+        again = min(self.beginnings, max(1, left))
+        ends = [left * part // again for part in range(again + 1)]
+        clusters = [(f"clusters-{part}", end - begin) for part, (begin, end) in enumerate(pairwise(ends), start=1)]
+        return [("rows", first), *clusters]
 
 
 def learned(
+    kind: type[Model],
     x: Tensor,
-    config: TccConfig,
+    config: Any,
     course: Course,
     generator: Generator,
-    on_progress: Callable[[Progress], None] | None,
-) -> tuple[TccModel, History]:
-    """A model that was trained on all rows, and the course of its training."""
+    *,
+    on_progress: Callable[[Progress], None] | None = None,
+    watch: Callable[[int, Model], None] | None = None,
+) -> tuple[Model, History]:
+    """A model that was trained on all rows, and the course of its training.
+
+    Who wants to watch is shown the model after every step, with the number of steps so far, and must not change it.
+    """
     if course.folder is not None:
-        claim(course.folder, _run(x, config, course, generator))
-    model = build(TccModel, config, generator).to(x.device).train()
-    watched = x[torch.randperm(len(x), generator=generator, device=generator.device)[:LOOKED_AT]]
-    model.config = replace(config, cluster_weight=0.0, even_weight=0.0, assigned_weight=0.0)
-    losses, _ = _phase("rows", model, x, course, generator, on_progress)
-    model.config = config
-    model.begin_at(_centres(model.places(x), config.n_clusters, generator))
-    later, health = _phase("clusters", model, x, course, generator, on_progress, watched)
-    return model, {"loss": _by_epoch(losses + later, course.epoch), **health}
+        claim(course.folder, _run(x, kind, config, course, generator))
+    model = build(kind, config, generator).to(x.device).train()
+    some = x[torch.randperm(len(x), generator=generator, device=generator.device)[:LOOKED_AT]]
+    losses, health, before = list[float](), History(empty=[], uneven=[]), 0
+
+    def show(progress: Progress) -> None:
+        done = replace(
+            progress, step=progress.step + before, steps=course.steps, resumed_at=progress.resumed_at + before
+        )
+        if on_progress is not None:
+            on_progress(done)
+        if watch is not None:
+            watch(done.step, model)
+
+    for name, steps in course.parts():
+        model.learn_rows_alone(name == "rows")
+        evaluate = None
+        if name != "rows":
+            evaluate = partial(model.health, some)
+            if model.begins_at_places and course.warm_up > 0:
+                model.begin_at(_centres(model.places(x), config.n_clusters, generator))
+        for loss, signs in _part(name, steps, model, x, course, generator, show, evaluate):
+            losses.append(loss)
+            for key, value in signs.items():
+                health[key].append(value)
+        before += steps
+    return model, {"loss": _by_epoch(losses, course.epoch), **health}
 
 
-def _phase(
+def _part(
     name: str,
-    model: TccModel,
+    steps: int,
+    model: ContrastiveModel,
     x: Tensor,
     course: Course,
     generator: Generator,
-    on_progress: Callable[[Progress], None] | None,
-    watched: Tensor | None = None,
-) -> tuple[list[float], History]:
-    """Train for one of the two parts of the course; return the loss of each step, and what was watched."""
-    before, steps = (0, course.first) if watched is None else (course.first, course.steps - course.first)
+    show: Callable[[Progress], None],
+    evaluate: Callable[[], dict[str, float]] | None,
+) -> list[tuple[float, Mapping[str, float]]]:
+    """Train for a part of the course; return the loss of each step, and what the evaluation said."""
+    if steps == 0:
+        return []
     folder = None if course.folder is None else course.folder / name
     interval = max(1, course.steps // WATCHES)
-    losses, health = list[float](), History(empty=[], uneven=[])
-
-    def note(loss: float, evaluation: dict[str, float]) -> None:
-        losses.append(loss)
-        for key, value in evaluation.items():
-            health[key].append(value)
+    seen = list[tuple[float, Mapping[str, float]]]()
 
     def on_log(progress: Progress) -> None:
-        if folder is None:
-            note(progress.loss, dict(progress.evaluation or {}))
-        if on_progress is not None:
-            done, resumed_at = progress.step + before, progress.resumed_at + before
-            on_progress(replace(progress, step=done, steps=course.steps, resumed_at=resumed_at))
+        seen.append((progress.loss, progress.evaluation or {}))
+        show(progress)
 
     train(
         model,
@@ -111,18 +139,18 @@ def _phase(
             schedule="one-cycle",
             optimiser="adamw",
             weight_decay=WEIGHT_DECAY,
-            evaluate_every=0 if watched is None else interval,
+            evaluate_every=0 if evaluate is None else interval,
             save_every=min(interval, SAVED_EVERY),
         ),
         generator=generator,
         on_log=on_log,
-        evaluate=None if watched is None else lambda: model.health(watched),
+        evaluate=evaluate,
         folder=folder,
     )
+    if folder is None:
+        return seen
     # A run that went on has seen only the end of it itself.
-    for line in () if folder is None else logged(folder):
-        note(line["loss"], line.get("evaluation", {}))
-    return losses, health
+    return [(line["loss"], line.get("evaluation", {})) for line in logged(folder)]
 
 
 def _views_of(image: tuple[int, int, int] | None, views: Views | None) -> Callable[[Tensor, Generator], Tensor]:
@@ -133,14 +161,18 @@ def _views_of(image: tuple[int, int, int] | None, views: Views | None) -> Callab
     return lambda rows, generator: chosen.applied(rows.reshape(-1, *image), generator).flatten(1)
 
 
-def _run(x: Tensor, config: TccConfig, course: Course, generator: Generator) -> dict[str, object]:
+def _run(
+    x: Tensor, kind: type[ContrastiveModel], config: Any, course: Course, generator: Generator
+) -> dict[str, object]:
     """All that decides what is computed, as JSON holds it."""
     return {
         "rows": hashlib.sha256(x.cpu().numpy().tobytes()).hexdigest(),
+        "kind": kind.__name__,
         "seed": generator.initial_seed(),
         "batch_size": course.batch_size,
         "steps": course.steps,
         "warm_up": course.warm_up,
+        "beginnings": course.beginnings,
         "learning_rate": course.learning_rate,
         "views": None if course.views is None else to_dict(course.views),
         "model": to_dict(config),

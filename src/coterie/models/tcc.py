@@ -22,8 +22,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 from torch.nn.functional import normalize
 
-from coterie.errors import ConfigError
-from coterie.models.base import ClusterModel, build, settled
+from coterie.models.base import build
+from coterie.models.contrastive import ContrastiveModel
 from coterie.nn.memory import MemoryBank
 from coterie.nn.towers import Tower, TowerConfig, follow, twin_of
 from coterie.ops.contrast import (
@@ -34,11 +34,9 @@ from coterie.ops.contrast import (
     kl_to_uniform,
     spread_centres,
     swapped_codes,
+    told_apart,
 )
-from coterie.structures import Clustering, Loss, ViewBatch
-
-BLOCK_ROWS = 1024
-"""Rows that are looked at together once training is over."""
+from coterie.structures import Loss, ViewBatch
 
 
 @final
@@ -46,8 +44,8 @@ BLOCK_ROWS = 1024
 class TccConfig(TowerConfig):
     """Shape and variant of a TCC model; the defaults are ours, ``faithful`` is as near as the supplement lets us."""
 
-    temperature: float = 0.2
-    """Of the contrast of instances."""
+    temperature: float = 0.5
+    """Of the contrast of instances. Lower ones tell rows apart by what clusters have in common."""
     cluster_temperature: float = 0.5
     """Of the contrast of clusters."""
     sharpness: float = 0.1
@@ -81,19 +79,10 @@ class TccConfig(TowerConfig):
 
     def __post_init__(self) -> None:
         self.check_tower()
-        for name in ("temperature", "cluster_temperature", "sharpness", "relaxation", "assigned_temperature"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)} must be above 0.")
-        for name in ("memory", "rounds", "perturbed", "cluster_weight", "even_weight", "assigned_weight"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0.")
-        if not 0 <= self.momentum <= 1:
-            raise ConfigError(f"momentum={self.momentum} must be from 0 to 1.")
-        if self.width < self.n_clusters - 1:
-            raise ConfigError(
-                f"width={self.width} is too small for n_clusters={self.n_clusters} prototypes that are equally far "
-                "apart at first; raise width."
-            )
+        self.check_room_for_prototypes()
+        self.check_above_zero("temperature", "cluster_temperature", "sharpness", "relaxation", "assigned_temperature")
+        self.check_at_least(memory=0, rounds=0, perturbed=0, cluster_weight=0, even_weight=0, assigned_weight=0)
+        self.check_share("momentum")
 
     @classmethod
     def faithful(cls, n_features: int, n_clusters: int, image: tuple[int, int, int]) -> "TccConfig":
@@ -159,11 +148,12 @@ class Side(nn.Module):
 
 
 @final
-class TccModel(ClusterModel[ViewBatch]):
+class TccModel(ContrastiveModel):
     """Two sides, and what they remember."""
 
     Config: ClassVar[type[TccConfig]] = TccConfig
     config: TccConfig
+    begins_at_places: ClassVar[bool] = True
 
     def __init__(self, config: TccConfig) -> None:
         super().__init__()
@@ -172,7 +162,21 @@ class TccModel(ClusterModel[ViewBatch]):
         self.twin = twin_of(self.online, Side(config))
         self.instances = MemoryBank(config.memory, (config.width,))
         self.clusters = MemoryBank(config.rounds, (config.n_clusters, config.width))
+        self._rows_alone = False
         self._new: list[tuple[Tensor, Tensor]] = []
+
+    @property
+    def tower(self) -> Tower:
+        """That of the side which learns."""
+        return self.online.tower
+
+    def believed(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
+        """By the angles of places with the prototypes."""
+        return (self.online.cosines(self.tower(x)) / self.config.sharpness).softmax(dim=1)
+
+    def learn_rows_alone(self, alone: bool) -> None:
+        """Tell places apart, as MoCo does, and leave clusters and draws of them for later; or learn all."""
+        self._rows_alone = alone
 
     def loss(self, batch: ViewBatch, generator: Generator) -> Loss:
         """Surprise at the instances and at the clusters, uneven shares, and surprise at what the twin assigns."""
@@ -180,6 +184,10 @@ class TccModel(ClusterModel[ViewBatch]):
         seen: Seen = self.online(batch.first, generator)
         with torch.no_grad():
             known: Seen = self.twin(batch.second, generator)
+        if self._rows_alone:
+            part = self._instance_loss(seen.place, known.place)
+            self._new.append((known.place, known.place.new_zeros((0, *self.clusters.entries.shape[1:]))))
+            return Loss(part, {"instance": float(part.detach())})
         cluster, known_cluster = (self.represented(each) for each in (seen, known))
         parts = {
             "instance": self._instance_loss(seen.instance, known.instance),
@@ -190,7 +198,7 @@ class TccModel(ClusterModel[ViewBatch]):
         if config.assigned_weight:
             codes = swapped_codes(known.cosine, config.assigned_temperature, steps=10)
             parts["assigned"] = -config.assigned_weight * (codes * seen.log_prob).sum(dim=1).mean()
-        self._new.append((known.instance, known_cluster))
+        self._new.append((known.instance, known_cluster.unsqueeze(0)))
         return Loss(
             torch.stack(list(parts.values())).sum(), {name: float(part.detach()) for name, part in parts.items()}
         )
@@ -201,12 +209,8 @@ class TccModel(ClusterModel[ViewBatch]):
         return cluster_representations(weight, seen.place)
 
     def _instance_loss(self, instance: Float[Tensor, "N E"], known: Float[Tensor, "N E"]) -> Float[Tensor, ""]:
-        remembered = self.instances.held()
-        others, masked = remembered, None
-        if self.config.in_batch:
-            others = torch.cat((known, remembered))
-            masked = torch.eye(len(known), len(others), dtype=torch.bool, device=known.device)
-        return info_nce(instance, known, others, self.config.temperature, masked).mean()
+        config = self.config
+        return told_apart(instance, known, self.instances.held(), config.temperature, in_batch=config.in_batch).mean()
 
     def _cluster_loss(
         self, cluster: Float[Tensor, "K E"], known: Float[Tensor, "K E"], generator: Generator
@@ -224,7 +228,7 @@ class TccModel(ClusterModel[ViewBatch]):
         follow(self.twin, self.online, self.config.momentum)
         for instance, cluster in self._new:
             self.instances.add(instance)
-            self.clusters.add(cluster.unsqueeze(0))
+            self.clusters.add(cluster)
         self._new.clear()
 
     @torch.no_grad()
@@ -233,13 +237,6 @@ class TccModel(ClusterModel[ViewBatch]):
         for side in (self.online, self.twin):
             side.get_parameter("prototypes").copy_(normalize(centres, dim=1))
         self.clusters = MemoryBank(self.config.rounds, tuple(centres.shape)).to(centres.device)
-
-    @torch.no_grad()
-    def health(self, x: Float[Tensor, "N D"]) -> dict[str, float]:
-        """Signs of a collapse: clusters without a row, and how far from even the shares of the others are."""
-        probabilities = self.memberships(x)
-        empty = self.config.n_clusters - len(torch.unique(probabilities.argmax(dim=1)))
-        return {"empty": float(empty), "uneven": float(balance(probabilities))}
 
     @torch.no_grad()
     def numbered(self, labels: Int[Tensor, " N"]) -> "TccModel":
@@ -254,23 +251,6 @@ class TccModel(ClusterModel[ViewBatch]):
         memories = {name: value for name, value in kept.state_dict().items() if _is_memory(name)}
         kept.load_state_dict(mine | memories)
         return kept.to(labels.device).eval()
-
-    @torch.no_grad()
-    def places(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
-        """Where rows are on the sphere."""
-        with settled(self):
-            return torch.cat([self.online.tower(part) for part in torch.split(x, BLOCK_ROWS)])
-
-    @torch.no_grad()
-    def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:  # noqa: ARG002  (nothing is drawn)
-        """The likeliest cluster of each row; some may have none."""
-        probabilities = self.memberships(x)
-        return Clustering(probabilities.argmax(dim=1), self.config.n_clusters, probabilities)
-
-    @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Probability of each cluster for each row."""
-        return (self.online.cosines(self.places(x)) / self.config.sharpness).softmax(dim=1)
 
 
 def _is_memory(name: str) -> bool:

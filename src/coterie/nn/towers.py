@@ -35,9 +35,38 @@ class TowerConfig:
 
     def check_tower(self) -> None:
         """Refuse numbers that no tower can have."""
-        for name, least in {"n_clusters": 1, "channels": 1, "hidden": 0, "width": 1}.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least {least}.")
+        self.check_at_least(n_clusters=1, channels=1, hidden=0, width=1)
+
+    def check_room_for_prototypes(self) -> None:
+        """Refuse a sphere on which as many prototypes as there are clusters cannot be equally far apart."""
+        if self.width < self.n_clusters - 1:
+            raise ConfigError(
+                f"width={self.width} is too small for n_clusters={self.n_clusters} prototypes that are equally far "
+                "apart at first; raise width."
+            )
+
+    def check_at_least(self, **least: int) -> None:
+        """Refuse settings that are below what is given by their names."""
+        for name, lowest in least.items():
+            if getattr(self, name) < lowest:
+                raise ConfigError(f"{name}={getattr(self, name)} must be at least {lowest}.")
+
+    def check_above_zero(self, *names: str) -> None:
+        """Refuse settings that something is divided by, if they are not above zero."""
+        for name in names:
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name}={getattr(self, name)} must be above 0.")
+
+    def check_share(self, name: str) -> None:
+        """Refuse a setting that is no share of a whole."""
+        if not 0 <= getattr(self, name) <= 1:
+            raise ConfigError(f"{name}={getattr(self, name)} must be from 0 to 1.")
+
+
+def head(features: int, hidden: int, width: int) -> nn.Sequential:
+    """What stands on an encoder: one hidden layer, or none if it has no width."""
+    layers = [nn.Linear(features, hidden), nn.ReLU()] if hidden else []
+    return nn.Sequential(*layers, nn.Linear(hidden or features, width))
 
 
 class Tower(nn.Module):
@@ -46,9 +75,7 @@ class Tower(nn.Module):
     def __init__(self, config: TowerConfig) -> None:
         super().__init__()
         self.encoder = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
-        features = self.encoder.out_width
-        hidden = [nn.Linear(features, config.hidden), nn.ReLU()] if config.hidden else []
-        self.projection = nn.Sequential(*hidden, nn.Linear(config.hidden or features, config.width))
+        self.projection = head(self.encoder.out_width, config.hidden, config.width)
 
     def encoded(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N F"]:
         """Features, for others to use."""
@@ -57,7 +84,11 @@ class Tower(nn.Module):
 
     def forward(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
         """Where rows are on the sphere."""
-        return normalize(self.projection(self.encoded(x)), dim=1)
+        return self.projected(self.encoded(x))
+
+    def projected(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N E"]:
+        """The same, of rows whose features are known already."""
+        return normalize(self.projection(features), dim=1)
 
 
 @torch.no_grad()

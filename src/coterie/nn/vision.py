@@ -71,7 +71,7 @@ class ElementEncoder(nn.Module):
                 shape = _checked(image, n_features, kind)
                 network, self.out_width = _convolutions(kind, shape, channels)
                 # Images of one channel lie in memory as either format would have them: it goes by the weights then.
-                self.network = network.to(memory_format=torch.channels_last)
+                self.network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # it is not declared
 
     def forward(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N E"]:
         """Encode the valid elements of all sets at once; the others become zeros, and leave no trace in statistics."""

@@ -1,9 +1,10 @@
-"""Contrast of instances and of clusters: what TCC, MiCE, CC and SwAV put their losses together from.
+"""Contrast of instances and of clusters: what TCC, MoCo, MiCE, CC and SwAV put their losses together from.
 
 Temperatures are above 0, as the configurations of models see to. Rows are compared by their inner product; who wants
 cosines gives rows of length one.
 
-Letters: N rows, M rows that others are told apart from, K clusters, E numbers that describe a row or a cluster.
+Letters: B kinds of descriptions that are compared apart, N rows, M rows that others are told apart from, K clusters, E
+numbers that describe a row or a cluster.
 """
 
 import math
@@ -17,12 +18,12 @@ from coterie.ops.sinkhorn import NEVER, log_mass, transport_plan
 
 
 def info_nce(
-    query: Float[Tensor, "N E"],
-    key: Float[Tensor, "N E"],
-    others: Float[Tensor, "M E"],
+    query: Float[Tensor, "*B N E"],
+    key: Float[Tensor, "*B N E"],
+    others: Float[Tensor, "*B M E"],
     temperature: float,
     masked: Bool[Tensor, "N M"] | None = None,
-) -> Float[Tensor, " N"]:
+) -> Float[Tensor, "*B N"]:
     """How surprising it is that each query's key is the one of all candidates that goes with it.
 
     Candidates are its own key and the others, save those masked for it: keys of other queries are none unless they are
@@ -31,8 +32,24 @@ def info_nce(
     against = query @ others.mT
     if masked is not None:
         against = against.masked_fill(masked, -torch.inf)
-    logits = torch.cat(((query * key).sum(dim=1, keepdim=True), against), dim=1)
-    return -(logits / temperature).log_softmax(dim=1)[:, 0]
+    logits = torch.cat(((query * key).sum(dim=-1, keepdim=True), against), dim=-1)
+    return -(logits / temperature).log_softmax(dim=-1)[..., 0]
+
+
+def told_apart(
+    query: Float[Tensor, "*B N E"],
+    key: Float[Tensor, "*B N E"],
+    remembered: Float[Tensor, "*B M E"],
+    temperature: float,
+    *,
+    in_batch: bool,
+) -> Float[Tensor, "*B N"]:
+    """How surprising each query's key is among remembered ones, and among the other keys if these count (MoCo)."""
+    if not in_batch:
+        return info_nce(query, key, remembered, temperature)
+    others = torch.cat((key, remembered), dim=-2)
+    own = torch.eye(key.shape[-2], others.shape[-2], dtype=torch.bool, device=key.device)
+    return info_nce(query, key, others, temperature, own)
 
 
 def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperature: float) -> Float[Tensor, ""]:

@@ -61,8 +61,11 @@ class Views:
 
     @classmethod
     def for_grey(cls) -> "Views":
-        """Views of characters and the like, which mean something else when they are mirrored."""
-        return cls(smallest=0.4, turn_by=15.0, brightness=0.4, contrast=0.4)
+        """Views of characters and the like, which mean something else when they are mirrored.
+
+        Contrast is left alone: around a middle brightness it would make the empty ground of a character grey.
+        """
+        return cls(smallest=0.4, turn_by=15.0, brightness=0.4)
 
     @classmethod
     def for_colour(cls) -> "Views":
