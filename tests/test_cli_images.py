@@ -13,9 +13,29 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
+from coterie import TCC
 from coterie.__main__ import main
 
 _QUICK = ("--effort", "fast", "-k", "2")
+_RECIPE = """\
+name = "small"
+summary = "Too small for anything but tests."
+seed = 3
+
+[parameters]
+n_clusters = 2
+epochs = 3
+batch_size = 8
+channels = 4
+folder = "small.run"
+
+[settings]
+width = 16
+hidden = 16
+
+[views]
+smallest = 0.9
+"""
 
 
 @dataclass(frozen=True)
@@ -146,6 +166,48 @@ def test_tcc_takes_tables(command: Command) -> None:
     assert Path("again.csv").read_bytes() == Path("f.csv").read_bytes()
 
 
+def test_tcc_follows_a_recipe_and_goes_on_with_its_run(command: Command) -> None:
+    Path("small.toml").write_text(_RECIPE)
+    asked = ("cluster", "photos", "--method", "tcc", "--recipe", "small.toml")
+    outcome = command(*asked, "--truth", "folder", "-o", "f.csv", "--report", "p.html")
+    assert outcome.code == 0, outcome.err
+    assert "ARI" in outcome.out
+    assert len(rows("f.csv")) == 24
+    log = Path("small.run", "clusters-3", "log.jsonl").read_bytes()
+    assert command(*asked, "-o", "again.csv", "-q").code == 0
+    assert Path("again.csv").read_bytes() == Path("f.csv").read_bytes()
+    assert Path("small.run", "clusters-3", "log.jsonl").read_bytes() == log
+    other = command(*asked, "--seed", "4")
+    assert (other.code, "'small.run' holds another run; they differ in seed" in other.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changed"),
+    [
+        ([], {}),
+        (["-k", "auto"], {}),
+        (["-k", "4", "--scaling", "robust"], {"n_clusters": 4, "scaling": "robust"}),
+        (["--seed", "0"], {"random_state": 0}),
+    ],
+    ids=" ".join,
+)
+def test_options_go_before_what_the_recipe_says(
+    command: Command, monkeypatch: pytest.MonkeyPatch, arguments: list[str], changed: dict[str, object]
+) -> None:
+    made: list[TCC] = []
+
+    def stop(self: TCC, _: object) -> None:
+        made.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TCC, "fit", stop)
+    Path("small.toml").write_text(_RECIPE)
+    assert command("cluster", "photos", "--method", "tcc", "--recipe", "small.toml", *arguments).code == 130
+    expected = {"n_clusters": 2, "epochs": 3, "channels": 4, "random_state": 3, "scaling": "standard"} | changed
+    assert expected.items() <= made[0].get_params().items()
+    assert made[0].on_progress is not None
+
+
 def test_arrays_of_images_are_shown(command: Command) -> None:
     np.savez("set.npz", images=np.repeat(shapes()[..., None], 3, axis=3), y=np.arange(24) % 3 == 0)
     outcome = command("cluster", "set.npz", *_QUICK, "--truth", "y", "--report", "page.html")
@@ -181,6 +243,14 @@ def test_this_folder_has_a_name(command: Command, monkeypatch: pytest.MonkeyPatc
             "--weights w is not for the method tcc",
         ),
         (["cluster", "photos", "--method", "tcc", "-k", "2", "--outliers"], "only for coterie"),
+        (
+            ["cluster", "photos", "--recipe", "small.toml"],
+            "--recipe small.toml is not for the method coterie, only for",
+        ),
+        (["cluster", "photos", "--method", "dac", "--recipe", "small.toml"], "leave --recipe out, or say --method tcc"),
+        (["cluster", "absent", "--method", "tcc", "--recipe", "none.toml"], "There is no recipe file 'none.toml'"),
+        (["cluster", "absent", "--method", "tcc", "--recipe", "wrong.toml"], "TCC has no setting 'epoch'"),
+        (["learn", "small.toml"], "Say: coterie cluster FOLDER --method tcc --recipe"),
         (["predict", "m.safetensors", "photos"], "images of 64 pixels, and the model was fitted on 3 columns"),
     ],
 )
@@ -192,6 +262,8 @@ def test_refusals(command: Command, arguments: list[str], told: str) -> None:
     Image.fromarray(shapes()[0]).save("damaged/a.png")
     Path("damaged/b.png").write_bytes(b"no image")
     Path("table.csv").write_text("a,b,c\n1,2,3\n3,4,1\n9,8,7\n")
+    Path("small.toml").write_text(_RECIPE)
+    Path("wrong.toml").write_text(_RECIPE.replace("epochs", "epoch"))
     if arguments[0] == "predict":
         assert command("cluster", "table.csv", "-k", "2", "--save", "m.safetensors", "-q").code == 0
     outcome = command(*arguments)

@@ -27,6 +27,8 @@ from recipes.register import register
 from tests.training.toy import all_end_well, in_process
 
 _SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
+_WEIGHTS = [path for path in _SHIPPED if not path.stem.startswith("tcc-")]
+"""Those that make weights."""
 TOY: dict[str, Any] = {
     "name": "toy-v1",
     "summary": "Too small for anything but tests.",
@@ -73,7 +75,7 @@ def same(first: Path, second: Path) -> bool:
     return first.read_bytes() == second.read_bytes()
 
 
-@pytest.mark.parametrize("path", _SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", _WEIGHTS, ids=lambda path: path.stem)
 def test_every_recipe_can_begin(path: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path)
     assert recipe.name.startswith(f"{path.stem}-v")
@@ -89,8 +91,8 @@ def test_every_recipe_can_begin(path: Path, tmp_path: Path) -> None:
 
 
 def test_recipes_have_names_of_their_own() -> None:
-    names = [read_recipe(path).name for path in _SHIPPED]
-    assert len(set(names)) == len(names) > 0
+    names = [tomllib.loads(path.read_text(encoding="utf-8"))["name"] for path in _SHIPPED]
+    assert len(set(names)) == len(names) > len(_WEIGHTS) > 0
 
 
 def test_the_card_says_how_the_weights_came_to_be(tmp_path: Path) -> None:
@@ -315,3 +317,9 @@ def test_files_that_are_no_recipes_are_refused(tmp_path: Path) -> None:
             read_recipe(path)
     with pytest.raises(ConfigError, match=r"Recipe '.*recipe\.toml': RecipeFile lacks the setting 'name'"):
         read_recipe(_toml(path, _changed(TOY, {"name": None})))
+
+
+@pytest.mark.parametrize("path", sorted(set(_SHIPPED) - set(_WEIGHTS)), ids=lambda path: path.stem)
+def test_recipes_that_make_no_weights_are_for_another_command(path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"'.*': it has \[parameters\].*coterie cluster FOLDER --method tcc --recipe"):
+        read_recipe(path)

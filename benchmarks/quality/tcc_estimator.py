@@ -14,8 +14,10 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.mixture import GaussianMixture
 from sklearn.preprocessing import StandardScaler
@@ -30,7 +32,7 @@ from benchmarks.quality.records import (
     library_versions,
     read_lines,
 )
-from benchmarks.quality.tcc_data import EMBEDDED, LOADERS, N_CLASSES, embedded_sets, images
+from benchmarks.quality.tcc_data import EMBEDDED, LOADERS, N_CLASSES, Images, embedded_sets, images
 from benchmarks.quality.tcc_suite import SEEDS, STARTS, scores
 from coterie import TCC
 
@@ -38,7 +40,7 @@ OUT: Final = Path("benchmarks/results/tcc_estimator.jsonl")
 SETS: Final = 10
 SETS_SEED: Final = 77
 NEIGHBOURS: Final = 10
-Solve: TypeAlias = Callable[[Floats, int], tuple[Labels, Mapping[str, float]]]
+Solve: TypeAlias = Callable[[Any, int], tuple[Labels, Mapping[str, float]]]
 """From rows and a seed to labels, and what else is to be told."""
 
 
@@ -93,7 +95,7 @@ def _scaled(x: Floats) -> Floats:
 METHODS: Final[Mapping[str, Solve]] = {"tcc": _tcc, "k-means": _k_means, "spectral": _spectral, "mixture": _mixture}
 
 
-def measured(data: str, method: str, seed: int, x: Floats, y: Labels) -> EstimatorRecord:
+def measured(data: str, method: str, seed: int, x: npt.NDArray[Any], y: Labels) -> EstimatorRecord:
     """Cluster some rows."""
     began = time.perf_counter()
     labels, told = METHODS[method](x, seed)
@@ -111,11 +113,16 @@ def measured(data: str, method: str, seed: int, x: Floats, y: Labels) -> Estimat
     )
 
 
+def pixels_of(shown: Images) -> npt.NDArray[np.uint8]:
+    """Images as users have them: bytes, channels last if there are several."""
+    pixels: npt.NDArray[np.uint8] = (shown.x * 255).round().byte().permute(0, 2, 3, 1).numpy()
+    return pixels if pixels.shape[3] > 1 else pixels[..., 0]
+
+
 def on_images(data: str, seed: int) -> EstimatorRecord:
-    """TCC on all images of a collection, as bytes."""
+    """TCC on all images of a collection."""
     shown = images(data)
-    pixels = (shown.x * 255).round().byte().permute(0, 2, 3, 1).numpy()
-    return measured(data, "tcc", seed, pixels if pixels.shape[3] == 3 else pixels[..., 0], shown.y)
+    return measured(data, "tcc", seed, pixels_of(shown), shown.y)
 
 
 def _records(data: str, seeds: int, sets: int, known: set[tuple[str, str, int]]) -> Iterator[EstimatorRecord]:

@@ -117,6 +117,11 @@ def read_recipe(path: str | Path) -> Recipe:
 
 def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
     """Check the content of a recipe file; paths in it begin at the folder."""
+    if "parameters" in source and "model" not in source:
+        raise ConfigError(
+            "it has [parameters] and no [model]: it is for TCC, which makes no weights, but learns from the images "
+            "that it sorts. Say: coterie cluster FOLDER --method tcc --recipe FILE.toml, with this file."
+        )
     file = from_dict(RecipeFile, source)
     if not is_name(file.name):
         raise ConfigError(f"name = {file.name!r} must be of small letters, digits, and hyphens between them.")

@@ -83,7 +83,8 @@ def cluster(
     allow_single: options.AllowSingle = False,
     weights: options.Weights = None,
     scaling: options.Scaling = None,
-    seed: options.Seed = 0,
+    recipe: options.TccRecipe = None,
+    seed: options.Seed = None,
     columns: options.Columns = None,
     drop: options.Drop = None,
     ids: options.Ids = None,
@@ -115,6 +116,7 @@ def cluster(
         allow_single=allow_single,
         weights=weights,
         scaling=scaling,
+        recipe=recipe,
         seed=seed,
         image=image,
     )

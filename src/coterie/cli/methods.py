@@ -19,6 +19,7 @@ from coterie.estimators.clam import ClAM
 from coterie.estimators.coterie import Coterie
 from coterie.estimators.dac import DAC
 from coterie.estimators.tcc import TCC
+from coterie.estimators.tcc_recipe import tcc_from_recipe
 from coterie.metrics import silhouettes
 from coterie.proposals import Effort
 from coterie.report.findings import thinned
@@ -29,18 +30,21 @@ _OF_COTERIE = {
     option: f"only for coterie; leave {option} out, or say --method coterie"
     for option in ("--effort", "--granularity", "--outliers", "--allow-single")
 }
+_OF_TCC = {"--recipe": "only for tcc; leave --recipe out, or say --method tcc"}
 _NOT_TAKEN: dict[str, dict[str, str]] = {
     "coterie": {
         "--weights": "whose judge has weights of its own; leave --weights out, or add --method dac",
         "--scaling": "which tries several scalings by itself; leave --scaling out, or add --method clam",
+        **_OF_TCC,
     },
     "clam": {
         "--weights": "which learns from the table itself; leave --weights out, or add --method dac",
         **_OF_COTERIE,
+        **_OF_TCC,
     },
-    "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
-    "attention-based": _OF_COTERIE,
-    "amcp": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE},
+    "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE, **_OF_TCC},
+    "attention-based": _OF_COTERIE | _OF_TCC,
+    "amcp": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE, **_OF_TCC},
     "tcc": {
         "--weights": "which learns from the rows themselves; leave --weights out, or add --method dac",
         **_OF_COTERIE,
@@ -57,7 +61,9 @@ def check_method(request: ClusterRequest) -> None:
         if option in _NOT_TAKEN[request.method]:
             why = _NOT_TAKEN[request.method][option]
             raise InputError(f"{f'{option} {value}'.strip()} is not for the method {request.method}, {why}")
-    if request.method == "tcc" and request.clusters == "auto":
+    if request.recipe is not None:
+        tcc_from_recipe(request.recipe)
+    elif request.method == "tcc" and request.clusters == "auto":
         raise InputError("the method tcc does not find the number of clusters by itself; give it (-k 10, for ten)")
     if request.effort not in {None, *get_args(Effort)}:
         raise InputError(f"--effort takes {', '.join(get_args(Effort))}; got {request.effort!r}")
@@ -71,6 +77,7 @@ def _given(request: ClusterRequest) -> dict[str, str]:
         "-k": None if request.clusters == "auto" else request.clusters,
         "--weights": request.weights,
         "--scaling": request.scaling,
+        "--recipe": request.recipe,
         "--effort": request.effort,
         "--granularity": None if request.granularity is None else f"{request.granularity:g}",
         "--outliers": "" if request.outliers else None,
@@ -79,9 +86,9 @@ def _given(request: ClusterRequest) -> dict[str, str]:
     return {option: value for option, value in values.items() if value is not None}
 
 
-def check_seed(seed: int) -> None:
-    """Refuse what random generators do not take."""
-    if not 0 <= seed <= _LARGEST_SEED:
+def check_seed(seed: int | None) -> None:
+    """Refuse what random generators do not take; none was given if it is None."""
+    if seed is not None and not 0 <= seed <= _LARGEST_SEED:
         raise InputError(f"--seed must be from 0 to {_LARGEST_SEED}; got {seed}")
 
 
@@ -95,9 +102,9 @@ def estimator_at_work(
         "granularity": request.granularity,
         "scaling": request.scaling,
         "weights": request.weights,
+        "random_state": 0 if request.seed is None and request.recipe is None else request.seed,
     }
     settings: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    settings["random_state"] = request.seed
     asked = None if n_clusters == "auto" else n_clusters
     if request.method == "coterie":
         with narrator.steps("Clustering") as on_step:
@@ -116,6 +123,9 @@ def estimator_at_work(
             yield AttentionBasedClustering(asked, on_progress=on_progress, **settings)
         elif request.method == "amcp":
             yield AMCP(on_progress=on_progress, **settings)
+        elif request.recipe is not None:
+            given = settings if asked is None else {"n_clusters": asked, **settings}
+            yield tcc_from_recipe(request.recipe, on_progress=on_progress, **given)
         elif request.method == "tcc" and asked is not None:
             yield TCC(asked, on_progress=on_progress, **settings)
         else:

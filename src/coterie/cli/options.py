@@ -35,7 +35,7 @@ Method = Annotated[
         metavar="NAME",
         help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
         "(learns from the table itself), dac, amcp or attention-based (learned beforehand, from other sets), tcc "
-        "(learns from the images themselves, or from rows; needs -k, and takes minutes).",
+        "(learns from the images themselves, or from rows; needs -k or --recipe, and takes minutes).",
     ),
 ]
 LearnMethod = Annotated[
@@ -142,7 +142,24 @@ Scaling = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", metavar="S", help="The same seed gives the same clusters.")]
+TccRecipe = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        metavar="FILE.toml",
+        help="With tcc: all its settings, and where its run is kept, as recipes/tcc-cifar10.toml has them.",
+        show_default=False,
+    ),
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="S",
+        help="The same seed gives the same clusters; 0 by default, or that of the recipe.",
+        show_default=False,
+    ),
+]
 Columns = Annotated[
     list[str] | None,
     typer.Option(

@@ -58,7 +58,10 @@ class ClusterRequest:
     """None for the method's own."""
     scaling: str | None = None
     """None for the method's own."""
-    seed: int = 0
+    recipe: str | None = None
+    """File with the parameters of TCC."""
+    seed: int | None = None
+    """None for the recipe's, or 0."""
     image: str | None = None
 
 

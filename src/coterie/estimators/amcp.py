@@ -46,6 +46,9 @@ class AMCP(FilteringClusterer):
         Principal directions of a set that its rows are seen along, for ``learn`` from nothing without a density: with
         many features and few classes to learn from, the network learns how clusters lie, and not where those of
         training were. 0 leaves rows as they are.
+    principal_beside : bool
+        With ``principal``: whether points are seen as they are too. Better for features that mean the same in all sets,
+        such as those of a network that was trained on much else.
     scaling : {"auto", "robust", "standard", "none"}
         How number columns are brought to one scale; "auto" is what the weights were trained with.
     device : str
@@ -104,6 +107,7 @@ class AMCP(FilteringClusterer):
         density: Literal["gaussian", "flow", "none"] = "gaussian",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
         principal: int = 0,
+        principal_beside: bool = False,
         scaling: Literal["auto"] | Scaling = "auto",
         device: str = "auto",
         random_state: Any = None,
@@ -117,6 +121,7 @@ class AMCP(FilteringClusterer):
         self.density = density
         self.filtering = filtering
         self.principal = principal
+        self.principal_beside = principal_beside
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -129,11 +134,18 @@ class AMCP(FilteringClusterer):
                 encoder="strided",
                 image=image,
                 principal=self.principal,
+                principal_beside=self.principal_beside,
                 filtering="anchored",
                 density="none",
                 moments=4,
             )
-        return AmcpConfig(n_features, principal=self.principal, density=self.density, filtering=self.filtering)
+        return AmcpConfig(
+            n_features,
+            principal=self.principal,
+            principal_beside=self.principal_beside,
+            density=self.density,
+            filtering=self.filtering,
+        )
 
     def _configured(self, config: AmcpConfig) -> AmcpConfig:
         config = super()._configured(config)

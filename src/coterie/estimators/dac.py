@@ -39,6 +39,9 @@ class DAC(FilteringClusterer):
         Principal directions of a set that its rows are seen along, for ``learn`` from nothing without a density: with
         many features and few classes to learn from, the network learns how clusters lie, and not where those of
         training were. 0 leaves rows as they are.
+    principal_beside : bool
+        With ``principal``: whether points are seen as they are too. Better for features that mean the same in all sets,
+        such as those of a network that was trained on much else.
     scaling : {"auto", "robust", "standard", "none"}
         How number columns are brought to one scale; "auto" is what the weights were trained with.
     device : str
@@ -95,6 +98,7 @@ class DAC(FilteringClusterer):
         density: Density = "flow",
         filtering: Literal["min-loss", "anchored"] = "min-loss",
         principal: int = 0,
+        principal_beside: bool = False,
         scaling: Literal["auto"] | Scaling = "auto",
         device: str = "auto",
         random_state: Any = None,
@@ -106,6 +110,7 @@ class DAC(FilteringClusterer):
         self.density = density
         self.filtering = filtering
         self.principal = principal
+        self.principal_beside = principal_beside
         self.scaling = scaling
         self.device = device
         self.random_state = random_state
@@ -113,10 +118,23 @@ class DAC(FilteringClusterer):
 
     def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> DacConfig:
         if image is not None:  # densities describe points as they are, which images are too many numbers for
-            return DacConfig(n_features, encoder="strided", image=image, principal=self.principal, **_COMPARED)
+            return DacConfig(
+                n_features,
+                encoder="strided",
+                image=image,
+                principal=self.principal,
+                principal_beside=self.principal_beside,
+                **_COMPARED,
+            )
         if self.filtering == "anchored" and self.density == "none":
-            return DacConfig(n_features, principal=self.principal, **_COMPARED)
-        return DacConfig(n_features, principal=self.principal, density=self.density, filtering=self.filtering)
+            return DacConfig(n_features, principal=self.principal, principal_beside=self.principal_beside, **_COMPARED)
+        return DacConfig(
+            n_features,
+            principal=self.principal,
+            principal_beside=self.principal_beside,
+            density=self.density,
+            filtering=self.filtering,
+        )
 
 
 _COMPARED: dict[str, Any] = {

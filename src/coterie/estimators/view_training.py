@@ -58,8 +58,9 @@ class Course:
         """Names of the parts of the course, and how many steps each has."""
         first = round(self.warm_up * self.steps)
         left = self.steps - first
-        # Where nothing is left, clusters are begun all the same, once: then that is where they are.
-        again = min(self.beginnings, max(1, left))
+        # Where nothing is left, clusters are begun all the same, once: then that is where they are. And where they are
+        # not begun at all, there is nothing to do again.
+        again = min(self.beginnings, max(1, left)) if self.warm_up else 1
         ends = [left * part // again for part in range(again + 1)]
         clusters = [(f"clusters-{part}", end - begin) for part, (begin, end) in enumerate(pairwise(ends), start=1)]
         return [("rows", first), *clusters]
