@@ -47,7 +47,7 @@ def _mnist() -> Images:
 
 def _fashion_mnist() -> Images:
     x, y = load_fashion_mnist(data_folder("Fashion-MNIST") / "fashion-mnist", "test")
-    return Images(torch.from_numpy(x).reshape(-1, 1, 28, 28).float() / 255, y)
+    return Images(torch.tensor(x).reshape(-1, 1, 28, 28).float() / 255, y)
 
 
 def _cifar10() -> Images:
