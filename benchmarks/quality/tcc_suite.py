@@ -52,7 +52,7 @@ LOOKS: Final = 5
 BATCH_SIZE: Final = 256
 LEARNING_RATE: Final = 2e-3
 TRIAL_STEPS: Final = 60
-"""By which it is measured how long a step takes; so many that most of them are not followed by a look at the clusters."""
+"""By which it is measured how long a step takes; so many that most are not followed by a look at the clusters."""
 
 
 @dataclass(frozen=True)
