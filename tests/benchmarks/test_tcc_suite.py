@@ -78,8 +78,8 @@ def test_every_method_is_trained_and_measured_once(tmp_path: Path) -> None:
     assert out.stat().st_size == size
     page = tcc_results.section(tmp_path)
     assert page.startswith("\n\n## Twin contrast: images without labels")
-    assert "2 seeds" in page
-    assert "MNIST:\n\n| method | ACC | NMI | ARI | ACC, features | epochs |\n" in page
+    assert "MNIST:\n\n| method | ACC | NMI | ARI | ACC, features | epochs | seeds |\n" in page
+    assert "| 2 | 2 |\n| TCC without the contrast of clusters |" in page
     assert "| begun once | " in page
     assert "CIFAR-10:\n" not in page
 
