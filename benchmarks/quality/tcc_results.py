@@ -77,7 +77,9 @@ On embeddings (EfficientNet-Lite0), sets of ten classes, {sets} of each collecti
 
 def section(folder: Path) -> str:
     """The section, from its heading on; nothing if nothing was measured."""
-    records = read_lines(folder / "tcc.jsonl", ViewsRecord)
+    measured = read_lines(folder / "tcc.jsonl", ViewsRecord)
+    with_tcc = {record.data for record in measured if record.method == "tcc"}
+    records = [record for record in measured if record.data in with_tcc]  # relatives alone say nothing of TCC
     estimated = read_lines(folder / "tcc_estimator.jsonl", EstimatorRecord)
     if not records and not estimated:
         return ""

@@ -148,6 +148,7 @@ def test_pictures_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     out = tmp_path / "tcc.jsonl"
     quick = ["--minutes", "0", "--seeds", "1", "--data", "mnist", "--methods", "cc;moco", "--out", str(out)]
     assert tcc_suite.main(quick) == 0
+    assert tcc_results.section(tmp_path) == ""  # relatives alone
     monkeypatch.setattr(tcc_figures, "RESULTS", out)
     monkeypatch.setattr(tcc_figures, "LOADERS", tcc_data.LOADERS)
     monkeypatch.setattr(tcc_figures, "TCC", partial(TCC, epochs=1, channels=4))
