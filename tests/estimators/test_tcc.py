@@ -108,11 +108,12 @@ def test_few_rows_are_not_told_apart_from_their_own_past(monkeypatch: pytest.Mon
         return numbered(self, labels)
 
     monkeypatch.setattr(TccModel, "numbered", noted)
-    X, _ = table()
+    X, _ = squares()
     for batch_size in (99, 20):
-        TCC(2, epochs=1, batch_size=batch_size).fit(X)
-    TCC(2, epochs=1, batch_size=2000).fit(np.zeros((5000, 1)))
-    assert remembered == [0, 45, 2048]
+        TCC(2, epochs=1, batch_size=batch_size, channels=4).fit(X)
+    TCC(2, epochs=1, batch_size=2000, channels=1).fit(np.zeros((5000, 16, 16), dtype=np.uint8))
+    TCC(2, epochs=1, batch_size=20).fit(table()[0])  # rows that are no images come again too soon
+    assert remembered == [0, 40, 2048, 0]
 
 
 def test_folders_of_images_are_read(of_images: TCC, tmp_path: Path) -> None:

@@ -29,7 +29,9 @@ from coterie.training import Progress
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Pixels that a side of images is brought to if it has fewer, or more, unless a size is asked for."""
 MOST_REMEMBERED = 2048
-"""Rows seen before that others are told apart from."""
+"""Images seen before that others are told apart from."""
+ROW_MOMENTUM = 0.9
+"""Of the twin, where rows are no images: it need not make the same of rows for long, since none are remembered."""
 IMAGE_EPOCHS, TABLE_EPOCHS = 60, 100
 LEAST_STEPS, MOST_TABLE_STEPS = 300, 3000
 """What epochs are held within, unless they are given: few rows need more of them, and many that are no images fewer."""
@@ -238,12 +240,16 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         given = dict(self.settings or {})
         if doubled := sorted(given.keys() & {*mine, "encoder", "channels"}):
             raise InputError(f"settings has {', '.join(doubled)}, which X and TCC's own parameters say; leave it out.")
-        own = {
+        own: dict[str, Any] = {
             "encoder": encoder,
             "channels": int(self.channels),
             "width": max(128, int(self.n_clusters)),  # prototypes must have room
-            "memory": min(MOST_REMEMBERED, n_others),  # else rows would be told apart from themselves as they were
         }
+        if image is not None:
+            own["memory"] = min(MOST_REMEMBERED, n_others)  # else images would be told apart from their own past
+        else:
+            # Of few rows most are in any memory, and would be told apart from themselves as they were.
+            own |= {"memory": 0, "momentum": ROW_MOMENTUM}
         return from_dict(TccConfig, mine | own | given)
 
     def _course(self, n_rows: int) -> Course:

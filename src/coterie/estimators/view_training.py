@@ -29,7 +29,7 @@ WATCHES = 20
 SAVED_EVERY = 200
 """Most steps between states from which training could go on."""
 WEIGHT_DECAY = 1e-4
-DROPOUT, NOISE, MIXED = 0.1, 0.1, 0.3
+DROPOUT, NOISE, MIXED = 0.5, 0.5, 0.3
 """How views of rows that are no images differ."""
 
 History = dict[str, list[float]]
