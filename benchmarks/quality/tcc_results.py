@@ -73,9 +73,9 @@ Paired t-tests of ACC over collections and seeds, as in the supplement's D.3. Th
 collection have more in common than the test thinks:"""
 EMBEDDED_TEXT: Final = """\
 On embeddings (EfficientNet-Lite0), sets of ten classes, {sets} of each collection; all are told k, and TCC is
-`TCC(10).fit(X)` with views by dropout, noise and mixing. Its first settings for rows had .29 and .36 on the first two
-sets of CIFAR-100; after that had been seen, they were chosen anew (no memory, more dropout and noise) on two other
-draws of classes from the same collection, and all sets measured once:"""
+`TCC(10).fit(X)` with views by dropout, noise and mixing. Its first settings for rows were far below k-means on the
+first two sets of CIFAR-100; after that had been seen, they were chosen anew (no memory, more dropout and noise) on two
+other draws of classes from the same collection, and all sets measured once:"""
 
 
 def section(folder: Path) -> str:
