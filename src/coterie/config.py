@@ -1,12 +1,14 @@
 """Frozen dataclasses to and from plain dictionaries; unknown keys and values of the wrong kind are refused."""
 
 import math
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from coterie.errors import ConfigError
+from coterie.errors import ConfigError, InputError
 
 
 class _DataclassInstance(Protocol):
@@ -14,6 +16,7 @@ class _DataclassInstance(Protocol):
 
 
 Config = TypeVar("Config", bound=_DataclassInstance)
+Made = TypeVar("Made")
 
 _KINDS: dict[Any, str] = {
     int: "a whole number",
@@ -63,6 +66,32 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
         if not _is_of_kind(value, wanted[name]):
             raise ConfigError(f"{kind.__name__} cannot have {name} = {value!r}; give it {_in_words(wanted[name])}.")
     return kind(**{name: _frozen(value) for name, value in values.items()})
+
+
+def from_recipe(path: str | Path, make: Callable[[Mapping[str, Any]], Made]) -> Made:
+    """Make what a recipe file describes of the content of the file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A TOML file.
+    make : callable
+        From the content to what is made of it; its refusals are told with the name of the file.
+
+    Raises
+    ------
+    InputError
+        If there is no such file, if it is not TOML, or if its content is refused.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"There is no recipe file {str(path)!r}. Check the path.")
+    try:
+        return make(tomllib.loads(path.read_text(encoding="utf-8")))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{str(path)!r} is not a TOML file: {error}.") from error
+    except ConfigError as error:
+        raise ConfigError(f"Recipe {str(path)!r}: {error}") from error
 
 
 def _is_of_kind(value: Any, hint: Any) -> bool:

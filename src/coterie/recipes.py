@@ -1,8 +1,8 @@
 """A recipe file -> tasks, model and training -> a checkpoint; the same file gives the same checkpoint again."""
 
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, final
 
@@ -11,8 +11,8 @@ from torch import Generator
 
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
-from coterie.config import from_dict, to_dict
-from coterie.errors import ConfigError, InputError, WeightsError
+from coterie.config import from_dict, from_recipe, to_dict
+from coterie.errors import ConfigError, WeightsError
 from coterie.evidence import BRIEF
 from coterie.judging import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
@@ -104,15 +104,7 @@ def read_recipe(path: str | Path) -> Recipe:
     InputError
         If there is no such file, or if something in it is missing, unknown, or of the wrong kind.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no recipe file {str(path)!r}. Check the path.")
-    try:
-        return recipe_from(tomllib.loads(path.read_text(encoding="utf-8")), folder=path.parent)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} is not a TOML file: {error}.") from error
-    except ConfigError as error:
-        raise ConfigError(f"Recipe {str(path)!r}: {error}") from error
+    return from_recipe(path, partial(recipe_from, folder=Path(path).parent))
 
 
 def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:

@@ -1,13 +1,12 @@
 """A recipe file -> TCC with all that it says, to be fitted on images of the user's own."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, final, get_type_hints
 
-from coterie.config import from_dict
-from coterie.errors import ConfigError, InputError
+from coterie.config import from_dict, from_recipe
+from coterie.errors import ConfigError
 from coterie.estimators.tcc import TCC
 from coterie.models.tcc import TccConfig
 from coterie.ops.views import Views
@@ -51,16 +50,7 @@ def tcc_from_recipe(path: str | Path, **changed: Any) -> TCC:
     InputError
         If there is no such file, or if something in it is missing, unknown, or of the wrong kind.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"There is no recipe file {str(path)!r}. Check the path.")
-    try:
-        parameters = _parameters_from(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{str(path)!r} is not a TOML file: {error}.") from error
-    except ConfigError as error:
-        raise ConfigError(f"Recipe {str(path)!r}: {error}") from error
-    return TCC(**(parameters | changed))
+    return TCC(**(from_recipe(path, _parameters_from) | changed))
 
 
 def _parameters_from(source: Mapping[str, Any]) -> dict[str, Any]:
