@@ -84,12 +84,14 @@ PUBLISHED: Final[Mapping[str, Any]] = MappingProxyType(
         "cluster_temperature": 1.0,
         "sharpness": 1.0,
         "relaxation": 0.3,
+        "momentum": 0.99,
+        "memory": 2048,
         "in_batch": False,
         "even": "rows",
         "assigned_weight": 0.0,
     }
 )
-"""TCC's losses as its supplement and its authors' code have them; encoder and memory are those of all."""
+"""TCC's losses as its supplement and its authors' code have them; encoder as all, twin and memory as MoCo."""
 CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
     {
         "tcc": _tcc(),
@@ -105,9 +107,10 @@ CONTENDERS: Final[Mapping[str, Contender]] = MappingProxyType(
 )
 ABLATIONS: Final[Mapping[str, Contender]] = MappingProxyType(
     {
-        **{f"tcc, relaxation {value:g}": _tcc(relaxation=value) for value in (0.1, 0.3, 0.8, 1.5)},
-        **{f"tcc, memory {length}": _tcc(memory=length) for length in (0, 512, 8192)},
-        **{f"tcc, rounds {rounds}": _tcc(rounds=rounds) for rounds in (0, 5, 100)},
+        **{f"tcc, relaxation {value:g}": _tcc(relaxation=value) for value in (0.1, 0.3, 1.5)},
+        **{f"tcc, memory {length}": _tcc(memory=length) for length in (512, 2048, 8192)},
+        "tcc, memory 2048, momentum 0.99": _tcc(memory=2048, momentum=0.99),
+        **{f"tcc, rounds {rounds}": _tcc(rounds=rounds) for rounds in (0, 100)},
         "tcc, clusters by draws": _tcc(representation="draws"),
         "tcc, begun once": Contender(TccModel, TccConfig, warm_up=0.4),
         "tcc, without the twin's assignments": _tcc(assigned_weight=0.0),

@@ -89,7 +89,8 @@ def test_models_are_what_their_names_say() -> None:
     ours, published = (config_of(ALL[name], shown) for name in ("tcc", "tcc as published"))
     assert ours == TccConfig(SIDE * SIDE, 10, image=(1, SIDE, SIDE))
     faithful = TccConfig.faithful(SIDE * SIDE, 10, (1, SIDE, SIDE))
-    shared = {name: getattr(ours, name) for name in ("encoder", "channels", "momentum", "memory")}
+    moco = config_of(ALL["moco"], shown)
+    shared = {name: getattr(moco, name) for name in ("encoder", "channels", "momentum", "memory")}
     assert published == replace(faithful, **shared)
     assert isinstance(config := config_of(ALL["swav"], shown), SwavConfig)
     assert config.frozen_steps == 3

@@ -99,21 +99,22 @@ def test_tables_with_gaps_and_categories_are_sorted(of_table: TCC) -> None:
     assert of_table.model_.config.encoder == "mlp"
 
 
-def test_few_rows_are_not_told_apart_from_their_own_past(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_told_apart_from_their_past_only_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     remembered = []
     numbered = TccModel.numbered
 
     def noted(self: TccModel, labels: Tensor) -> TccModel:
-        remembered.append(self.config.memory)
+        remembered.append(len(self.instances.held()))
         return numbered(self, labels)
 
     monkeypatch.setattr(TccModel, "numbered", noted)
     X, _ = squares()
-    for batch_size in (99, 20):
-        TCC(2, epochs=1, batch_size=batch_size, channels=4).fit(X)
-    TCC(2, epochs=1, batch_size=2000, channels=1).fit(np.zeros((5000, 16, 16), dtype=np.uint8))
-    TCC(2, epochs=1, batch_size=20).fit(table()[0])  # rows that are no images come again too soon
-    assert remembered == [0, 40, 2048, 0]
+    for settings in ({}, {"memory": 30}, {"memory": 30, "in_batch": False}):
+        TCC(2, epochs=2, batch_size=20, channels=4, settings=settings).fit(X)
+    TCC(2, epochs=1, batch_size=20).fit(table()[0])
+    assert remembered == [0, 30, 30, 0]
+    with pytest.raises(InputError, match="told apart from nothing"):
+        TCC(2, settings={"in_batch": False}).fit(X)
 
 
 def test_folders_of_images_are_read(of_images: TCC, tmp_path: Path) -> None:

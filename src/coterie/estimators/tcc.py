@@ -28,10 +28,6 @@ from coterie.training import Progress
 
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Pixels that a side of images is brought to if it has fewer, or more, unless a size is asked for."""
-MOST_REMEMBERED = 2048
-"""Images seen before that others are told apart from."""
-ROW_MOMENTUM = 0.9
-"""Of the twin, where rows are no images: it need not make the same of rows for long, since none are remembered."""
 IMAGE_EPOCHS, TABLE_EPOCHS = 60, 100
 LEAST_STEPS, MOST_TABLE_STEPS = 300, 3000
 """What epochs are held within, unless they are given: few rows need more of them, and many that are no images fewer."""
@@ -181,7 +177,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         x = self._matched(table, encoded)
         generator = generator_from(self.random_state, x.device)
         course = self._course(len(x))
-        config = self._config(x.shape[1], len(x) - course.batch_size)
+        config = self._config(x.shape[1])
         model, self.history_ = learned(TccModel, x, config, course, generator, on_progress=self.on_progress)
         found = model.cluster(x, generator)
         notes += _collapsed(found.labels, self.n_clusters)
@@ -230,8 +226,8 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
     def _matched(self, table: Table, encoded: Tensor) -> Tensor:
         return encoded.clamp(-FARTHEST, FARTHEST) if self._match is None else self._match(table).to(encoded.device)
 
-    def _config(self, n_features: int, n_others: int) -> TccConfig:
-        """What the network is, given how many rows are not in a batch."""
+    def _config(self, n_features: int) -> TccConfig:
+        """What the network is."""
         image = None if self._match is None else self._match.wanted
         encoder = self.encoder
         if encoder == "auto":
@@ -240,17 +236,14 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         given = dict(self.settings or {})
         if doubled := sorted(given.keys() & {*mine, "encoder", "channels"}):
             raise InputError(f"settings has {', '.join(doubled)}, which X and TCC's own parameters say; leave it out.")
-        own: dict[str, Any] = {
-            "encoder": encoder,
-            "channels": int(self.channels),
-            "width": max(128, int(self.n_clusters)),  # prototypes must have room
-        }
-        if image is not None:
-            own["memory"] = min(MOST_REMEMBERED, n_others)  # else images would be told apart from their own past
-        else:
-            # Of few rows most are in any memory, and would be told apart from themselves as they were.
-            own |= {"memory": 0, "momentum": ROW_MOMENTUM}
-        return from_dict(TccConfig, mine | own | given)
+        room = {"width": max(128, int(self.n_clusters))}  # for prototypes
+        config = from_dict(TccConfig, {**mine, "encoder": encoder, "channels": int(self.channels), **room, **given})
+        if not config.in_batch and config.memory == 0:
+            raise InputError(
+                "settings has in_batch=False and no memory, so that rows would be told apart from nothing. "
+                "Give memory=2048, say, or leave in_batch out."
+            )
+        return config
 
     def _course(self, n_rows: int) -> Course:
         batch_size = min(self.batch_size, n_rows)

@@ -52,10 +52,11 @@ class TccConfig(TowerConfig):
     """What cosines with prototypes are divided by before they become probabilities."""
     relaxation: float = 0.5
     """λ: temperature of the draw of a cluster."""
-    momentum: float = 0.99
-    """Share of itself that the twin keeps in a step."""
-    memory: int = 2048
-    """L: instances that are remembered."""
+    momentum: float = 0.9
+    """Share of itself that the twin keeps in a step; with a memory it should be nearer to 1, since what is remembered
+    is compared with what the twin makes of rows now."""
+    memory: int = 0
+    """L: instances that are remembered. Most of few rows would be, and be told apart from themselves as they were."""
     rounds: int = 20
     """R: rounds of cluster representations that are remembered."""
     in_batch: bool = True
