@@ -129,7 +129,8 @@ def test_the_estimator_is_measured_on_images_and_embeddings(tmp_path: Path) -> N
     asked = ["--data", "mnist,cifar100", "--seeds", "1", "--sets", "2", "--out", str(out)]
     few = {"tcc": lambda x, _: (np.arange(len(x)) % 10, {"epochs": 1.0})}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(tcc_estimator, "METHODS", {**tcc_estimator.METHODS, **few})
+        patched.setattr(tcc_estimator, "ON_IMAGES", dict.fromkeys(tcc_estimator.ON_IMAGES, few["tcc"]))
+        patched.setattr(tcc_estimator, "ON_EMBEDDINGS", {**tcc_estimator.ON_EMBEDDINGS, **few})
         assert tcc_estimator.main(asked) == 0
         size = out.stat().st_size
         assert tcc_estimator.main(asked) == 0
@@ -137,6 +138,7 @@ def test_the_estimator_is_measured_on_images_and_embeddings(tmp_path: Path) -> N
     records = read_lines(out, EstimatorRecord)
     found = {(record.data, record.method, record.seed): record for record in records}
     assert found["mnist", "tcc", 0].metrics["acc"] == 1.0
+    assert ("mnist", tcc_estimator.WITH_MEMORY, 0) in found
     assert {method for data, method, _ in found if data == "cifar100"} == {"tcc", "k-means", "spectral", "mixture"}
     assert found["cifar100", "k-means", 1].metrics["acc"] > 0.8
     page = tcc_results.section(tmp_path)
