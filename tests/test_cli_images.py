@@ -149,7 +149,8 @@ def test_tcc_learns_from_the_images(command: Command) -> None:
     assert "ARI" in outcome.out
     assert "silhouette" not in outcome.out
     page = Path("p.html").read_text()
-    assert "The numbered rings are the means of the clusters." in page
+    assert "placed by what the network learned to see in it (t-SNE)" in page
+    assert "The numbered rings are at the image nearest to the middle of each cluster." in page
     assert "</b> by epoch.</figcaption>" in page
     assert "There is no silhouette here: it would compare pixels" in page
     assert command("predict", "m.safetensors", "photos", "-o", "again.csv", "-q").code == 0

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine, make_blobs
 
+from coterie import TCC
 from coterie.data.tables import Table, TableEncoder, as_table
 from coterie.errors import InputError
 from coterie.report import render_report
@@ -222,6 +223,25 @@ def test_a_constant_third_column_still_gives_a_map() -> None:
     X, _ = make_blobs(60, centers=2, random_state=0)
     structure = Structure(page_of(as_table(np.column_stack([X, np.ones(60)])), 2))
     assert "principal axes" in structure.text
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "n_columns", "words"),
+    [(12, 3, "what the network learned to see in it (t-SNE)"), (9, 3, "principal axes"), (12, 2, "its own two values")],
+)
+def test_what_a_network_learned_says_where_rows_are_unless_few_rows_or_columns_do(
+    n_rows: int, n_columns: int, words: str
+) -> None:
+    table = as_table(np.arange(float(n_rows * n_columns)).reshape(n_rows, n_columns) ** 2)
+    model = TCC(2, epochs=1, channels=4, random_state=0).fit(table)
+    structure = Structure(render_report(model, table, title="rows", source="rows"))
+    assert words in structure.text
+
+
+def test_rows_that_the_network_cannot_tell_apart_still_give_a_map() -> None:
+    table = as_table(np.ones((12, 3)) + 1e-9 * np.arange(12.0).reshape(-1, 1))
+    model = TCC(2, epochs=1, channels=4, random_state=0).fit(as_table(np.arange(36.0).reshape(12, 3)))
+    assert "t-SNE" in render_report(model, table, title="rows", source="rows")
 
 
 def test_thinning_is_stated_and_the_page_stays_small() -> None:

@@ -1,15 +1,14 @@
 """Other numbers of clusters for the same rows, to colour the map by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from coterie.data.tables import Table
-from coterie.report.findings import OUTLIER, Findings
+from coterie.report.findings import OUTLIER, Findings, some_rows
 from coterie.report.judgement import JudgedClusterer, described
 from coterie.report.wording import percent
 
@@ -45,7 +44,7 @@ def alternatives_of(model: object, found: Findings, rows: NDArray[np.int64]) -> 
     """Return other partitions of some rows, from few clusters to many; none for clusterers without proposals."""
     if not isinstance(model, JudgedClusterer):
         return ()
-    table = _some_rows(found.table, rows)
+    table = some_rows(found.table, rows)
     return tuple(
         _alternative(level, found.labels[rows], np.asarray(model.alternative(level["n_clusters"], table)))
         for level in _nearest_levels(model)
@@ -88,9 +87,3 @@ def _colours(taken: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: in
     new = np.flatnonzero(colours == OUTLIER)
     colours[new] = known + np.arange(len(new))
     return colours
-
-
-def _some_rows(table: Table, rows: NDArray[np.int64]) -> Table:
-    if table.block is not None:
-        return replace(table, block=table.block[rows], side={})
-    return replace(table, columns=tuple(column[rows] for column in table.columns), side={})

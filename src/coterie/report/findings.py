@@ -184,6 +184,13 @@ def thinned(n: int, at_most: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(SEED).choice(n, at_most, replace=False))
 
 
+def some_rows(table: Table, rows: NDArray[np.int64]) -> Table:
+    """Return a table of some of the rows."""
+    if table.block is not None:
+        return replace(table, block=table.block[rows], side={})
+    return replace(table, columns=tuple(column[rows] for column in table.columns), side={})
+
+
 def mean_text(feature: Feature, mean: float, spread: float) -> str:
     """Write a mean: a share for what is either so or not, otherwise in the units of the table."""
     if feature.kind in SHARES:

@@ -14,7 +14,7 @@ from coterie.estimators.tcc import TCC
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 from coterie.report.alternatives import Alternative, alternatives_of
 from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
-from coterie.report.findings import Findings, FittedClusterer, gather, matching, was_trained
+from coterie.report.findings import Findings, FittedClusterer, gather, matching
 from coterie.report.judgement import Judgement, judgement_of
 from coterie.report.kernel import KernelClusterer, kernel_pictures
 from coterie.report.palette import cluster_colours
@@ -129,7 +129,6 @@ def render_report(
         colours=cluster_colours(max(found.n_clusters, *(each.n_colours for each in alternatives), 1)),
         row_count=count(int(found.sizes.sum()), found.noun),
         map=drawn,
-        trained=was_trained(model),
         map_width=WIDTH,
         map_height=HEIGHT,
         map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn", found.noun),

@@ -5,15 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
 
 from coterie.data.tables import Table
+from coterie.estimators.tcc import TCC
 from coterie.report.charts import Axis, axis_over
-from coterie.report.findings import OUTLIER, SEED, Findings, FittedClusterer, thinned, was_trained
+from coterie.report.findings import OUTLIER, SEED, Findings, FittedClusterer, some_rows, thinned, was_trained
 from coterie.report.palette import Colour
 from coterie.report.png import indexed_png
 from coterie.report.wording import percent
 
 MAP_ROWS = 5_000
+LEARNED_ROWS = 2_000
+"""Most dots of a map that takes seconds to compute."""
+_FEWEST_LEARNED = 10
+_PERPLEXITY = 30.0
 WIDTH, HEIGHT = 1000.0, 620.0
 _GRID = (280, 174)
 _MARGIN = 0.05
@@ -32,6 +38,8 @@ class Map:
     dot: float
     basins: str | None
     explanation: str
+    rings: str
+    """What the numbered rings are, in words."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,19 @@ class _Projection:
     titles: tuple[str, str]
     explanation: str
     same_scale: bool
+    rings: str = ""
+    """What the prototypes are on this map, where they are not what they are elsewhere."""
 
 
 def draw_map(found: Findings, model: FittedClusterer, colours: list[Colour]) -> Map:
-    """Place at most `MAP_ROWS` rows: by their values if there are two columns, else by principal axes."""
-    rows = thinned(len(found.labels), MAP_ROWS)
+    """Place rows by their values if there are two columns, by what a network learned of them, or by principal axes."""
     in_units = _is_plane(found)
+    learned = isinstance(model, TCC) and not in_units and len(found.labels) >= _FEWEST_LEARNED
+    rows = thinned(len(found.labels), LEARNED_ROWS if learned else MAP_ROWS)
     if in_units:
         view = _own_plane(found, model, rows)
+    elif isinstance(model, TCC) and learned:
+        view = _learned_plane(found, model, rows)
     elif found.encoded.shape[1] == 1:
         view = _strip(found, model, rows)
     else:
@@ -66,7 +79,12 @@ def draw_map(found: Findings, model: FittedClusterer, colours: list[Colour]) -> 
         dot=float(np.clip(8.5 - 0.85 * np.log2(max(len(rows), 64) / 64), 3.2, 8.5)),
         basins=_basins(model, found.table, low, high, colours) if in_units and found.n_clusters > 1 else None,
         explanation=view.explanation,
+        rings=view.rings or _rings(model),
     )
+
+
+def _rings(model: FittedClusterer) -> str:
+    return "the prototypes, around which the clusters formed" if was_trained(model) else "the means of the clusters"
 
 
 def _downwards(places: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -105,6 +123,24 @@ def _strip(found: Findings, model: FittedClusterer, rows: NDArray[np.int64]) -> 
         explanation="There is one column, so only the place from left to right means something; "
         "the height is random, to keep the dots apart.",
         same_scale=False,
+    )
+
+
+def _learned_plane(found: Findings, model: TCC, rows: NDArray[np.int64]) -> _Projection:
+    learned = model.transform(some_rows(found.table, rows))
+    perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
+    placed = TSNE(perplexity=perplexity, init="random", random_state=SEED).fit_transform(learned).astype(np.float64)
+    # The middle of a cluster is where no row need be: of what is drawn, the row nearest to it stands for it.
+    middles = found.memberships[rows].T @ learned
+    nearest = (middles @ learned.T).argmax(axis=1)
+    return _Projection(
+        points=placed,
+        prototypes=placed[nearest],
+        titles=("", ""),
+        explanation=f"Each dot is one {found.noun}, placed by what the network learned to see in it (t-SNE): "
+        f"{found.noun}s that are alike to it are close together. How far groups are from each other means little.",
+        same_scale=True,
+        rings=f"at the {found.noun} nearest to the middle of each cluster",
     )
 
 
