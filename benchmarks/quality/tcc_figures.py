@@ -36,15 +36,17 @@ SEED: Final = 0
 
 def draw_course(folder: Path, data: Sequence[str]) -> None:
     """Accuracy of own clusters, and of k-means on features, against epochs: a row of panels for each."""
-    records = [record for record in read_lines(RESULTS, ViewsRecord) if record.method in CONTENDERS]
+    measured = [record for record in read_lines(RESULTS, ViewsRecord) if record.method in CONTENDERS]
+    longest = max((record.minutes for record in measured), default=0.0)
+    records = [record for record in measured if record.minutes == longest]
     shown = [name for name in data if any(record.data == name for record in records)]
     if not shown:
         raise InputError(f"There is nothing of that in {OUT}. Run benchmarks.quality.tcc_suite first.")
     figure, axes = panels(2, len(shown), width=3.2, height=2.5, sharex="col", sharey="col")
     for column, name in enumerate(shown):
         for colour, method in zip(PALETTE, CONTENDERS, strict=False):
-            courses = [one.course for one in records if (one.data, one.method) == (name, method)]
-            looks = list(zip(*courses, strict=False))
+            courses = [one.looks for one in records if (one.data, one.method) == (name, method)]
+            looks = list(zip(*courses, strict=True))
             epochs = [mean(epoch for epoch, _, _ in look) for look in looks]
             for row, place in enumerate((1, 2)):
                 values = [mean(look[place] for look in each) for each in looks]

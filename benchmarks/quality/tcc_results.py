@@ -12,7 +12,7 @@ from benchmarks.quality.markdown import number, table, with_error
 from benchmarks.quality.records import read_lines
 from benchmarks.quality.tcc_data import EMBEDDED, LOADERS
 from benchmarks.quality.tcc_estimator import ON_EMBEDDINGS, ON_IMAGES, EstimatorRecord
-from benchmarks.quality.tcc_suite import ABLATIONS, CONTENDERS, PIXELS, ViewsRecord
+from benchmarks.quality.tcc_suite import ABLATIONS, CONTENDERS, LOOKS, PIXELS, ViewsRecord
 
 DASH: Final = "–"
 TITLES: Final = {
@@ -162,17 +162,15 @@ def significance(records: Sequence[ViewsRecord]) -> str:
 def _course(records: Sequence[ViewsRecord], data: str) -> str:
     rows = []
     for method in CONTENDERS:
-        courses = [record.course for record in _of(records, data, method)]
+        courses = [record.looks for record in _of(records, data, method)]
         if courses:
-            looks = zip(*courses, strict=False)
+            looks = zip(*courses, strict=True)
             cells = [
                 f"{number(mean(own for _, own, _ in look), 2)} ({number(mean(places for _, _, places in look), 2)})"
                 for look in looks
             ]
             rows.append([NAMES[method], *cells])
-    longest = max(len(row) for row in rows)
-    rows = [[*row, *[DASH] * (longest - len(row))] for row in rows]
-    return table(["method", *(f"{look} of {longest - 1}" for look in range(1, longest))], rows)
+    return table(["method", *(f"{look} of {LOOKS}" for look in range(1, LOOKS + 1))], rows)
 
 
 def _ablations(records: Sequence[ViewsRecord]) -> str:

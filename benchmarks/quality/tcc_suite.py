@@ -147,6 +147,11 @@ class ViewsRecord:
         """What makes two runs the same run."""
         return (self.data, self.method, self.seed, self.minutes)
 
+    @property
+    def looks(self) -> Sequence[tuple[float, float, float]]:
+        """The course at equal intervals, and at the end, without what was seen just before it."""
+        return [*self.course[: LOOKS - 1], *self.course[-1:]]
+
 
 def scores(truth: Labels, labels: Labels, of: str = "") -> dict[str, float]:
     """How well clusters agree with classes."""
@@ -213,7 +218,7 @@ def run(data: Collection, method: str, seed: int, minutes: float) -> ViewsRecord
 
     def look(step: int, model: ContrastiveModel) -> None:
         nonlocal looked
-        if step % every or step == steps:
+        if step % every or step > (LOOKS - 1) * every:
             return
         began = time.process_time()
         x = shown.x.flatten(1)
