@@ -48,24 +48,24 @@ PRINTED: Final[Mapping[str, tuple[float, float, float]]] = {
 TARGETS: Final = {"mnist": (0.90, 0.97), "fashion-mnist": (0.60, 0.68)}
 """What the method's own clusters were to reach with its defaults within ten minutes, and what would be good."""
 MOST_SECONDS: Final = 600.0
+RECONSTRUCTION: Final = "**TCC is part reconstruction** ([what is known](methods/tcc.md))."
 TEXT: Final = """\
-**TCC is part reconstruction** ([what is known](methods/tcc.md)). All methods below share one encoder (four
-convolutions of 32 channels), projection, views, batches of 256, AdamW in cycles, and {minutes:g} processor minutes of
-one thread for each training, in which they get as far as "epochs" says. The images are 10,000 of each collection,
-those of its test part, seen without their labels; ± the standard error over seeds. Scale-downs: published runs have a
-ResNet-34, 1,000 epochs, all 60,000 images of CIFAR-10 and a GPU. Relatives have two views (SwAV no smaller crops, MiCE
-no third view for its gate), temperatures as published, but MoCo that of TCC, without which it is far worse here. TCC's
-own settings (temperature, views of grey images, no memory, how fast the twin follows, when and how often clusters
-begin) were chosen on 10,000 training images of MNIST and Fashion-MNIST, by their labels, some of them at this length;
-nothing was chosen on CIFAR-10, and nothing for the relatives. "Features" are clusters of k-means, five starts, on where
-rows are on the sphere in the end: what a head could have found."""
+All methods in the next tables share one encoder (four convolutions of 32 channels), projection, views, batches of
+256, AdamW in cycles, and {minutes:g} processor minutes of one thread for each training, in which they get as far as
+"epochs" says. The images are 10,000 of each collection, those of its test part, seen without their labels; ± the
+standard error over seeds. Scale-downs: published runs have a ResNet-34, 1,000 epochs, all 60,000 images of CIFAR-10
+and a GPU. Relatives have two views (SwAV no smaller crops, MiCE no third view for its gate), temperatures as
+published, but MoCo that of TCC, without which it is far worse here. TCC's own settings (temperature, views of grey
+images, no memory, how fast the twin follows, when and how often clusters begin) were chosen on 10,000 training images
+of MNIST and Fashion-MNIST, by their labels, some of them at this length; nothing was chosen on CIFAR-10, and nothing
+for the relatives. "Features" are clusters of k-means, five starts, on where rows are on the sphere in the end: what a
+head could have found."""
 PRINTED_TEXT: Final = "As printed, CIFAR-10 at full scale:"
 DEFAULTS_TEXT: Final = """\
-**TCC is part reconstruction** ([what is known](methods/tcc.md)). `TCC(10).fit(images)`, nothing else said, on the
-10,000 test images of each collection, from its own head; minutes by the clock, on one core of two while the other was
-busy too. Its settings for images were chosen by the labels of 10,000 training images of MNIST and Fashion-MNIST. The
-lines with a memory are of the defaults before: the present ones were chosen for shorter runs, still on training images,
-after those had been measured here:"""
+`TCC(10).fit(images)`, nothing else said, on the 10,000 test images of each collection, from its own head; minutes by
+the clock, on one core of two while the other was busy too. Its settings for images were chosen by the labels of
+10,000 training images of MNIST and Fashion-MNIST. The lines with a memory are of the defaults before: the present
+ones were chosen for shorter runs, still on training images, after those had been measured here:"""
 COURSE_TEXT: Final = """\
 ACC during training, of the methods' own clusters and, in brackets, of k-means on their features; means over seeds:"""
 ABLATION_TEXT: Final = (
@@ -90,7 +90,7 @@ def section(folder: Path) -> str:
     estimated = read_lines(folder / "tcc_estimator.jsonl", EstimatorRecord)
     if not records and not estimated:
         return ""
-    parts = ["\n\n## Twin contrast: images without labels"]
+    parts = ["\n\n## Twin contrast: images without labels", RECONSTRUCTION]
     if records:
         ablated = _at_longest(records, ("tcc", *ABLATIONS), by=ABLATIONS)
         records = _at_longest(records, CONTENDERS, by=CONTENDERS) + [one for one in records if one.method == PIXELS]
