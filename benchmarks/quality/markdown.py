@@ -20,8 +20,8 @@ def number(value: float | None, digits: int = 3) -> str:
 
 
 def with_error(values: Sequence[float], digits: int = 3) -> str:
-    """Mean and standard error of scores; a dash where there are none."""
-    if not values:
-        return number(None)
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    """Mean and standard error of scores; of a single one no error, and a dash where there are none."""
+    if len(values) < 2:
+        return number(values[0] if values else None, digits)
+    error = stdev(values) / math.sqrt(len(values))
     return f"{number(mean(values), digits)} ± {number(error, digits)}"

@@ -64,8 +64,9 @@ PRINTED_TEXT: Final = "As printed, CIFAR-10 at full scale:"
 DEFAULTS_TEXT: Final = """\
 `TCC(10).fit(images)`, nothing else said, on the 10,000 test images of each collection, from its own head; minutes by
 the clock, on one core of two while the other was busy too. Its settings for images were chosen by the labels of
-10,000 training images of MNIST and Fashion-MNIST. The lines with a memory are of the defaults before: the present
-ones were chosen for shorter runs, still on training images, after those had been measured here:"""
+10,000 training images of MNIST and Fashion-MNIST. That long runs have a memory and short ones none, as in the tables
+before, goes by them too. In between, long runs had none; that their first seed came out lower here, as shown, was one
+reason to go back:"""
 COURSE_TEXT: Final = """\
 ACC during training, of the methods' own clusters and, in brackets, of k-means on their features; means over seeds:"""
 ABLATION_TEXT: Final = (

@@ -138,7 +138,7 @@ def test_the_estimator_is_measured_on_images_and_embeddings(tmp_path: Path) -> N
     records = read_lines(out, EstimatorRecord)
     found = {(record.data, record.method, record.seed): record for record in records}
     assert found["mnist", "tcc", 0].metrics["acc"] == 1.0
-    assert ("mnist", tcc_estimator.WITH_MEMORY, 0) in found
+    assert ("mnist", tcc_estimator.WITHOUT_MEMORY, 0) in found
     assert {method for data, method, _ in found if data == "cifar100"} == {"tcc", "k-means", "spectral", "mixture"}
     assert found["cifar100", "k-means", 1].metrics["acc"] > 0.8
     page = tcc_results.section(tmp_path)

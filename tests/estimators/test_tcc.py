@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coterie import TCC
 from coterie.errors import ConfigError, InputError, TrainingError
-from coterie.estimators import load_model
+from coterie.estimators import load_model, tcc
 from coterie.models.tcc import TccModel
 from coterie.ops.views import Views
 from coterie.training import Progress
@@ -99,12 +99,14 @@ def test_tables_with_gaps_and_categories_are_sorted(of_table: TCC) -> None:
     assert of_table.model_.config.encoder == "mlp"
 
 
-def test_rows_are_told_apart_from_their_past_only_if_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_told_apart_from_their_past_in_long_runs_or_if_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     remembered = []
     numbered = TccModel.numbered
 
     def noted(self: TccModel, labels: Tensor) -> TccModel:
-        remembered.append(len(self.instances.held()))
+        remembered.append((len(self.instances.held()), self.config.momentum))
         return numbered(self, labels)
 
     monkeypatch.setattr(TccModel, "numbered", noted)
@@ -112,7 +114,12 @@ def test_rows_are_told_apart_from_their_past_only_if_that_is_asked_for(monkeypat
     for settings in ({}, {"memory": 30}, {"memory": 30, "in_batch": False}):
         TCC(2, epochs=2, batch_size=20, channels=4, settings=settings).fit(X)
     TCC(2, epochs=1, batch_size=20).fit(table()[0])
-    assert remembered == [0, 30, 30, 0]
+    assert remembered == [(0, 0.9), (30, 0.9), (30, 0.9), (0, 0.9)]
+    monkeypatch.setattr(tcc, "LONG", 6)
+    for batch_size, settings in ((20, {}), (60, {}), (20, {"memory": 7})):
+        TCC(2, epochs=2 * batch_size // 20, batch_size=batch_size, channels=4, settings=settings).fit(X)
+    TCC(2, epochs=9, batch_size=20).fit(table()[0])  # no images
+    assert remembered[4:] == [(40, 0.99), (0, 0.99), (7, 0.99), (0, 0.9)]
     with pytest.raises(InputError, match="told apart from nothing"):
         TCC(2, settings={"in_batch": False}).fit(X)
 

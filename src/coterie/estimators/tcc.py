@@ -28,6 +28,9 @@ from coterie.training import Progress
 
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Pixels that a side of images is brought to if it has fewer, or more, unless a size is asked for."""
+LONG, SLOW, MOST_REMEMBERED = 2000, 0.99, 2048
+"""Steps from which on images are told apart from remembered ones as well, by a twin that follows slowly; its momentum;
+and how many are remembered. In shorter runs neither gets far enough to be of use."""
 IMAGE_EPOCHS, TABLE_EPOCHS = 60, 100
 LEAST_STEPS, MOST_TABLE_STEPS = 300, 3000
 """What epochs are held within, unless they are given: few rows need more of them, and many that are no images fewer."""
@@ -177,7 +180,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         x = self._matched(table, encoded)
         generator = generator_from(self.random_state, x.device)
         course = self._course(len(x))
-        config = self._config(x.shape[1])
+        config = self._config(x.shape[1], course, len(x))
         model, self.history_ = learned(TccModel, x, config, course, generator, on_progress=self.on_progress)
         found = model.cluster(x, generator)
         notes += _collapsed(found.labels, self.n_clusters)
@@ -226,8 +229,8 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
     def _matched(self, table: Table, encoded: Tensor) -> Tensor:
         return encoded.clamp(-FARTHEST, FARTHEST) if self._match is None else self._match(table).to(encoded.device)
 
-    def _config(self, n_features: int) -> TccConfig:
-        """What the network is."""
+    def _config(self, n_features: int, course: Course, n_rows: int) -> TccConfig:
+        """What the network is, given how long it is trained, and on how many rows."""
         image = None if self._match is None else self._match.wanted
         encoder = self.encoder
         if encoder == "auto":
@@ -236,8 +239,15 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Clusterer):  # type
         given = dict(self.settings or {})
         if doubled := sorted(given.keys() & {*mine, "encoder", "channels"}):
             raise InputError(f"settings has {', '.join(doubled)}, which X and TCC's own parameters say; leave it out.")
-        room = {"width": max(128, int(self.n_clusters))}  # for prototypes
-        config = from_dict(TccConfig, {**mine, "encoder": encoder, "channels": int(self.channels), **room, **given})
+        own: dict[str, Any] = {
+            "encoder": encoder,
+            "channels": int(self.channels),
+            "width": max(128, int(self.n_clusters)),  # prototypes must have room
+        }
+        if image is not None and course.steps >= LONG:
+            # Of more than are outside a batch, some would be told apart from themselves.
+            own |= {"momentum": SLOW, "memory": min(MOST_REMEMBERED, n_rows - course.batch_size)}
+        config = from_dict(TccConfig, mine | own | given)
         if not config.in_batch and config.memory == 0:
             raise InputError(
                 "settings has in_batch=False and no memory, so that rows would be told apart from nothing. "
