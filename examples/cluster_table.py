@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 
 from coterie import ClAM
-from coterie.data.datasets import example_path
-from coterie.data.files import read_table
-from coterie.data.tables import choose_columns
 from coterie.metrics import adjusted_rand_index
-from coterie.report import render_report
+from coterie.report.page import render_report
+from coterie.tables.readers.files import example_path, read_table
+from coterie.tables.table import choose_columns
 
 
 def main() -> None:

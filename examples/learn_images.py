@@ -14,8 +14,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from coterie import AttentionBasedClustering
-from coterie.data.image_files import read_images
-from coterie.training import Progress
+from coterie.images.folders import read_images
+from coterie.training.loop import Progress
 
 
 def write_digits(folder: Path) -> tuple[Path, Path]:

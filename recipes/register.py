@@ -12,11 +12,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from coterie.checkpoint import load_checkpoint
-from coterie.data.files import write_atomically
 from coterie.errors import CoterieError, WeightsError
-from coterie.registry import INDEX, WEIGHTS, Pretrained, file_digest, is_name, read_index
+from coterie.pretrained.registry import INDEX, Pretrained, file_digest, is_name, read_index
+from coterie.tables.readers.files import write_atomically
 
-PACKAGE = Path(__file__).resolve().parents[1] / "src" / "coterie"
+PACKAGE = Path(__file__).resolve().parents[1] / "src" / "coterie" / "pretrained"
 HEADER = "# The weights that ship with Coterie, by name. Written by recipes/register.py.\n"
 _VERSIONED = re.compile(r".+-v[1-9]\d*")
 
@@ -55,9 +55,8 @@ def register(checkpoint: Path, package: Path = PACKAGE) -> str:
             f"{name!r} stands for other weights already (SHA-256 {known[:9]}, not {entry.sha256[:9]}), and what a name "
             "stands for never changes. Give the recipe a name with the next version."
         )
-    (package / WEIGHTS).mkdir(exist_ok=True)
     # The file comes first: an index never names what is not there.
-    write_atomically(package / WEIGHTS / entry.file, checkpoint.read_bytes(), force=True)
+    write_atomically(package / entry.file, checkpoint.read_bytes(), force=True)
     write_atomically(package / INDEX, index_text(entries | {name: entry}), force=True)
     return name
 
@@ -81,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CoterieError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    sys.stdout.write(f"{name} is registered; commit {INDEX} and {WEIGHTS}/{name}.safetensors\n")
+    sys.stdout.write(f"{name} is registered; commit {INDEX} and {name}.safetensors\n")
     return 0
 
 

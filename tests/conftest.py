@@ -15,8 +15,15 @@ import torch
 from hypothesis import settings
 from sklearn.utils import check_random_state
 
+from benchmarks import baselines
+from coterie.methods import METHODS, get_method
+
 settings.register_profile("coterie", deadline=None, max_examples=25)
 settings.load_profile("coterie")
+
+baselines.register()
+MODELS = {name: kind for name in METHODS if (kind := get_method(name).load_network())} | baselines.MODELS
+"""Every network, those of baselines too, by the name that checkpoints carry."""
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import coterie
-from coterie.estimators import ESTIMATORS
+from coterie.methods import METHODS, get_method
 from tests.estimators.test_estimators import FAST
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,9 +85,9 @@ def without_docstring(name: str, value: Any) -> Iterator[str]:
                 yield f"{name}.{member}"
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_parameter_and_attribute_of_an_estimator_is_documented(name: str) -> None:
-    kind = ESTIMATORS[name]
+    kind = get_method(name).load_estimator()
     text = inspect.getdoc(kind) or ""
     parameters, attributes = re.split(r"^Attributes\n-+$", text, flags=re.MULTILINE)
     documented = re.findall(r"^(\w+) : ", parameters, flags=re.MULTILINE)
@@ -101,9 +101,9 @@ def test_every_parameter_and_attribute_of_an_estimator_is_documented(name: str) 
     assert results - internal == documented_results - after_learn
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", METHODS)
 def test_every_method_of_an_estimator_documents_its_arguments(name: str) -> None:
-    for method, function in inspect.getmembers(ESTIMATORS[name], inspect.isfunction):
+    for method, function in inspect.getmembers(get_method(name).load_estimator(), inspect.isfunction):
         if method.startswith("_") or not function.__module__.startswith("coterie"):
             continue
         for argument in inspect.signature(function).parameters:

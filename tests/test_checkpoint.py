@@ -11,9 +11,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.clam.estimator import ClAM
 from coterie.errors import OutputError, WeightsError
-from coterie.estimators import load_model
-from coterie.estimators.clam import ClAM
+from coterie.methods import load
 
 
 def tensors() -> dict[str, Tensor]:
@@ -156,12 +156,12 @@ def test_estimators_refuse_files_of_other_methods(tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="'dream', not 'clam'"):
         ClAM.load(path)
     with pytest.raises(WeightsError, match=r"unknown method 'dream'.*clam"):
-        load_model(path)
+        load(path)
 
 
 def test_estimators_refuse_files_that_lack_a_part(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, {}, {"method": "clam"}, force=False)
-    for load in (ClAM.load, load_model):
+    for read in (ClAM.load, load):
         with pytest.raises(WeightsError, match="lacks part of its model"):
-            load(path)
+            read(path)

@@ -16,9 +16,9 @@ import pytest
 
 import coterie
 from coterie.__main__ import main
-from coterie.cli import clustering
+from coterie.cli import cluster as clustering
 from coterie.errors import OutputError
-from coterie.estimators.coterie import Coterie
+from coterie.judged.estimator import Coterie
 
 _CLAM = ("--method", "clam")
 _HEADER = "person,height,weight,colour,joined,member,group"

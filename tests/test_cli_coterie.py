@@ -13,12 +13,13 @@ import pytest
 from sklearn.metrics import silhouette_score
 
 from coterie.__main__ import main
-from coterie.cli import methods
+from coterie.cli import cluster as methods
+from coterie.cli.inputs import Writing
 from coterie.cli.progress import Narrator
-from coterie.cli.requests import Writing
 from coterie.cli.summary import Summary, Verdict, cluster_sizes, present, scores_against
-from coterie.data.tables import TableEncoder, as_table
-from coterie.estimators.coterie import Coterie
+from coterie.judged.estimator import Coterie
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import as_table
 
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
 

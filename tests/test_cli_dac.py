@@ -12,16 +12,17 @@ from sklearn.metrics import silhouette_score
 from torch import Generator
 
 from coterie.__main__ import main
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.estimator import DAC
+from coterie.amortized.dac.network import DacModel
 from coterie.checkpoint import load_checkpoint, save_checkpoint
-from coterie.cli import methods
+from coterie.clam.estimator import ClAM
+from coterie.cli import cluster as methods
 from coterie.config import to_dict
-from coterie.data.tables import as_table
-from coterie.estimators import load_model
-from coterie.estimators.clam import ClAM
-from coterie.estimators.dac import DAC
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
-from coterie.training import Progress
+from coterie.methods import load
+from coterie.nn.model import build
+from coterie.tables.table import as_table
+from coterie.training.loop import Progress
 
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
 
@@ -159,7 +160,7 @@ def test_learned_from_sorted_sets_and_used(command: Command) -> None:
     card = load_checkpoint("mine.safetensors")[1]
     assert (card["method"], card["steps"], card["start"], card["scaling"]) == ("dac", 3, "tiny.safetensors", "standard")
     assert card["model"] == to_dict(_TINY)
-    assert isinstance(load_model("mine.safetensors"), DAC)
+    assert isinstance(load("mine.safetensors"), DAC)
     assert command("cluster", "points.csv", "--method", "dac", "--weights", "mine.safetensors", "-q")[0] == 0
 
 

@@ -12,9 +12,9 @@ import torch
 from coterie import recipes
 from coterie.__main__ import main
 from coterie.checkpoint import load_checkpoint
-from coterie.cli import learning
+from coterie.cli import learn as learning
 from coterie.recipes import Recipe, run_recipe
-from coterie.training import Progress
+from coterie.training.loop import Progress
 
 _TOY = """
 name = "toy-v1"

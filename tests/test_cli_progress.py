@@ -5,7 +5,7 @@ import time
 import pytest
 
 from coterie.cli.progress import Narrator, time_in_words
-from coterie.training import Progress
+from coterie.training.loop import Progress
 
 
 class Clock:

@@ -6,11 +6,11 @@ from typing import Any, Literal
 
 import pytest
 
+from coterie.clam.model import ClamConfig
 from coterie.config import from_dict, to_dict
 from coterie.errors import ConfigError
-from coterie.models import MODELS
-from coterie.models.clam import ClamConfig
-from coterie.training import TrainConfig
+from coterie.training.loop import TrainConfig
+from tests.conftest import MODELS
 
 
 @dataclass(frozen=True)

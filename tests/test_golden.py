@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from coterie.registry import pretrained_names
+from benchmarks.baselines import WEIGHTS
+from coterie.pretrained.registry import pretrained_names
 from tests.golden.write import FOLDER, expected_file, observe
 
-NAMES = pretrained_names()
+NAMES = [*pretrained_names(), *(path.stem for path in WEIGHTS.glob("*.safetensors"))]
 
 
 def expected(name: str) -> dict[str, Any]:

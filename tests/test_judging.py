@@ -10,11 +10,14 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from coterie import Coterie, judging
+from coterie import Coterie
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import ConfigError
-from coterie.evidence import BRIEF
-from coterie.judging import (
+from coterie.judged import training as judging
+from coterie.judged.features.table import BRIEF
+from coterie.judged.judge import JudgeModel
+from coterie.judged.prior.universal import DrawnSet, UniversalTasks
+from coterie.judged.training import (
     JudgedSet,
     JudgingConfig,
     calibrated,
@@ -25,9 +28,7 @@ from coterie.judging import (
     padded,
     read_judged,
 )
-from coterie.models.judge import JudgeModel
 from coterie.recipes import read_recipe, recipe_from, run_recipe
-from coterie.tasks.universal import DrawnSet, UniversalTasks
 from tests.proposals.sets import blobs
 
 TINY = UniversalTasks(min_points=40, max_points=50, max_features=3, max_clusters=3)

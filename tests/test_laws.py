@@ -14,25 +14,25 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.baselines.cc import CcModel
+from benchmarks.baselines.mice import MiceModel
+from benchmarks.baselines.moco import MocoModel
+from benchmarks.baselines.ncp import NcpConfig, NcpModel
+from benchmarks.baselines.set_transformer import ActStConfig, ActStModel, SetTransformerConfig, SetTransformerModel
+from benchmarks.baselines.swav import SwavModel
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
 from coterie.checkpoint import load_checkpoint, save_checkpoint
+from coterie.clam.model import ClamConfig, ClamModel
 from coterie.config import from_dict, to_dict
-from coterie.models import MODELS
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
-from coterie.models.base import ClusterModel, build
-from coterie.models.cc import CcModel
-from coterie.models.clam import ClamConfig, ClamModel
-from coterie.models.dac import DacConfig, DacModel
-from coterie.models.mice import MiceModel
-from coterie.models.moco import MocoModel
-from coterie.models.ncp import NcpConfig, NcpModel
-from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
-from coterie.models.swav import SwavModel
-from coterie.models.tcc import TccModel
-from coterie.ops.starts import normal_start
-from coterie.structures import Clustering, PointBatch, TaskBatch, ViewBatch
-from coterie.training import TrainConfig, train
+from coterie.nn.model import ClusterModel, PointBatch, TaskBatch, ViewBatch, build
+from coterie.ops.partitions import Clustering, normal_start
+from coterie.tcc.model import TccModel
+from coterie.training.loop import TrainConfig, train
+from tests.conftest import MODELS
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,16 +14,17 @@ import torch
 from torch import Generator, distributed
 
 import coterie
-from coterie import recipes, registry
+from benchmarks.data.tasks import OmniglotTasks
+from coterie import recipes
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
-from coterie.models import MODELS
+from coterie.judged.prior.universal import UniversalTasks
+from coterie.nn.model import TaskBatch, TaskSampler
+from coterie.pretrained import registry
 from coterie.recipes import Recipe, read_recipe, recipe_from, run_recipe, seconds_trained
-from coterie.structures import TaskBatch, TaskSampler
-from coterie.tasks.omniglot import OmniglotTasks
-from coterie.tasks.universal import UniversalTasks
-from coterie.training import Progress
+from coterie.training.loop import Progress
 from recipes.register import register
+from tests.conftest import MODELS
 from tests.training.toy import all_end_well, in_process
 
 _SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))

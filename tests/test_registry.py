@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import torch
 
-from coterie import registry
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import WeightsError
-from coterie.models import MODELS
-from coterie.models.judge import JudgeModel
+from coterie.judged.judge import JudgeModel
+from coterie.pretrained import registry
+from coterie.pretrained.registry import load_pretrained, pretrained_card, pretrained_names, read_index
 from coterie.recipes import recipe_from
-from coterie.registry import load_pretrained, pretrained_card, pretrained_names, read_index
 from recipes.register import index_text, main, register
+from tests.conftest import MODELS
 
 _RECIPES = Path(__file__).parents[1] / "recipes"
 
@@ -144,7 +144,7 @@ def test_the_script_tells_what_went_wrong(capsys: pytest.CaptureFixture[str]) ->
 def test_the_index_that_ships_is_as_the_script_writes_it() -> None:
     text = (registry.PACKAGE / registry.INDEX).read_text(encoding="utf-8")
     assert text == index_text(read_index(registry.PACKAGE))
-    shipped = {path.name for path in (registry.PACKAGE / registry.WEIGHTS).glob("*.safetensors")}
+    shipped = {path.name for path in (registry.PACKAGE).glob("*.safetensors")}
     assert shipped == {entry.file for entry in read_index(registry.PACKAGE).values()}
 
 
@@ -157,4 +157,4 @@ def test_what_ships_is_whole_and_has_its_recipe() -> None:
         recipe = recipe_from(card["recipe"])
         kind = JudgeModel if card["method"] == "judge" else MODELS[card["method"]]
         kind(recipe.model).load_state_dict(tensors)
-        assert load_checkpoint(registry.PACKAGE / registry.WEIGHTS / entry.file)[1] == card
+        assert load_checkpoint(registry.PACKAGE / entry.file)[1] == card

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from coterie.models.base import SetModel
-from coterie.structures import Clustering, TaskBatch
+from coterie.nn.model import SetModel, TaskBatch
+from coterie.ops.partitions import Clustering
 from tests.test_laws import CASES, Case, found_in_points, learned, seeded
 
 SET_CASES = {key: case for key, case in CASES.items() if isinstance(case.batch, TaskBatch)}

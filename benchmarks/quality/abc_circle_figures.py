@@ -39,10 +39,10 @@ from benchmarks.quality.abc_results import KINDS, METHODS, summary
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, FAINT, STYLE, dots, matched_colours, panels, save
 from benchmarks.quality.records import read_lines
+from coterie.amortized.tasks.synthetic import CircleTasks
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.tasks.circles import CircleTasks
 
 DEFAULT_FOLDER: Final = Path("docs/figures")
 SEED: Final = 5

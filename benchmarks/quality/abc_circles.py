@@ -26,13 +26,12 @@ from benchmarks.quality import networks
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.networks import SEED, Network
 from benchmarks.quality.records import Settings, append_line, current_commit, library_versions, read_lines
-from coterie.estimators.base import one_thread
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel, Compatibility
+from coterie.amortized.tasks.synthetic import CircleTasks
+from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
-from coterie.models.base import build
-from coterie.structures import TaskBatch
-from coterie.tasks.circles import CircleTasks
-from coterie.training import TrainConfig
+from coterie.nn.model import TaskBatch, build
+from coterie.training.loop import TrainConfig
 
 SUITE: Final = "abc-circles"
 DEFAULT_OUT: Final = Path("benchmarks/results/abc_circles.jsonl")

@@ -21,11 +21,10 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
 
-from coterie.data.datasets import data_folder, load_fashion_mnist
-from coterie.data.pictures import Bytes, load_embeddings, load_pictures
+from benchmarks.data.images import Bytes, load_embeddings, load_pictures
+from benchmarks.data.tables import data_folder, load_fashion_mnist
+from coterie.amortized.tasks.classes import Catalogue, fewest_classes
 from coterie.errors import InputError
-from coterie.tasks.classes import Catalogue
-from coterie.tasks.compositions import fewest_classes
 
 Collection: TypeAlias = Literal["mnist", "cifar10", "tiny-imagenet", "tiny-imagenet-embedded"]
 Part: TypeAlias = Literal["training", "validation", "test"]

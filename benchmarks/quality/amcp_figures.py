@@ -24,8 +24,8 @@ from benchmarks.quality.amcp_pictures import IMAGES, prepared
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import COLOURS, STYLE, panels, save, show_montage
 from benchmarks.quality.records import REPOSITORY, read_lines
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
 from coterie.metrics import matched_accuracy
 
 DEFAULT_FOLDER: Final = Path("docs/figures")

@@ -20,8 +20,8 @@ from torch import Generator, Tensor
 
 from benchmarks.quality.amcp_data import HOLDS_BACK_CLASSES, TRAINING_CLASSES, Collection, Pictures, pictures
 from benchmarks.quality.networks import SEED
+from coterie.amortized.tasks.classes import Distortion
 from coterie.errors import InputError
-from coterie.tasks.images import Distortion
 
 QUARTERS: Final = (0, 1, 3)
 """Quarter turns of a half."""

@@ -22,6 +22,8 @@ from typing import Any, Final
 import torch
 from torch import Generator
 
+from benchmarks.baselines.ncp import NcpConfig, NcpModel
+from benchmarks.baselines.set_transformer import ActStConfig, ActStModel
 from benchmarks.quality import dac_methods
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.dac_methods import NO_LIMIT, Answer, Solve
@@ -29,18 +31,16 @@ from benchmarks.quality.dac_sets import LabelledSet, Sets, mixtures, warped
 from benchmarks.quality.dac_suite import measured
 from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle, seconds_per_step, trained
 from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
-from coterie.estimators.base import one_thread
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.filtering import FilteringModel
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
+from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.base import SetModel
-from coterie.models.dac import DacConfig, DacModel
-from coterie.models.filtering import FilteringModel
-from coterie.models.ncp import NcpConfig, NcpModel
-from coterie.structures import TaskSampler
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.tasks.shapes import WarpedGaussians
-from coterie.training import Progress
+from coterie.nn.model import SetModel, TaskSampler
+from coterie.training.loop import Progress
 
 OUT: Final = Path("benchmarks/results/amcp_networks.jsonl")
 MINUTES: Final = 2.0

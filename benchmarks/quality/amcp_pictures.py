@@ -25,6 +25,8 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
+from benchmarks.baselines.ncp import NcpModel
+from benchmarks.data.tasks import VectorTasks
 from benchmarks.quality import amcp_baselines
 from benchmarks.quality.amcp_baselines import BASELINES, Solve, ToldSet
 from benchmarks.quality.amcp_data import (
@@ -41,17 +43,14 @@ from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.naming import NamedPictures, Naming, encoder_that_names
 from benchmarks.quality.networks import SEED, Network, one_cycle, scored, seconds_per_step, trained
 from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
-from coterie.data.files import write_atomically
-from coterie.estimators.base import one_thread
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.classes import Instances
+from coterie.base import one_thread
+from coterie.files import write_atomically
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.models.amcp import AmcpModel
-from coterie.models.base import SetModel
-from coterie.models.dac import DacModel
-from coterie.models.ncp import NcpModel
+from coterie.nn.model import SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder, Encoder
-from coterie.structures import TaskBatch
-from coterie.tasks.classes import Instances
-from coterie.tasks.embeddings import VectorTasks
 
 OUT: Final = Path("benchmarks/results/amcp_pictures.jsonl")
 COLLECTIONS: Final[tuple[Collection, ...]] = get_args(Collection)

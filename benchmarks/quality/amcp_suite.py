@@ -13,8 +13,8 @@ from typing import Final
 from benchmarks.quality.dac_methods import NO_LIMIT, Method, filtering
 from benchmarks.quality.dac_sets import TABLES, Sets
 from benchmarks.quality.dac_suite import Suite, parser_of
-from coterie.estimators.base import one_thread
-from coterie.models.amcp import AmcpModel
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.base import one_thread
 
 WEIGHTS: Final = "amcp-mog2d-v1"
 AS_MADE_BATCHES: Final = 30

@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
 
-from coterie.data.pictures import load_pictures
-from coterie.tasks.classes import Catalogue, Instances
-from coterie.tasks.images import ImageTasks
+from benchmarks.data.images import load_pictures
+from coterie.amortized.tasks.classes import Catalogue, ImageTasks, Instances
 
 Part: TypeAlias = Literal["training", "validation", "test"]
 

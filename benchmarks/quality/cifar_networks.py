@@ -27,11 +27,10 @@ from benchmarks.quality.cifar_data import (
 )
 from benchmarks.quality.naming import NamedPictures, Naming, encoder_that_names
 from benchmarks.quality.networks import Network, as_batch, minutes, one_cycle, trained
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel, Compatibility
+from coterie.amortized.tasks.classes import Distortion, Instances
 from coterie.metrics import adjusted_rand_index
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
-from coterie.structures import TaskBatch
-from coterie.tasks.classes import Instances
-from coterie.tasks.images import Distortion
+from coterie.nn.model import TaskBatch
 
 CHANNELS: Final = 24
 """Of the encoder's first layer; the published one has 64."""

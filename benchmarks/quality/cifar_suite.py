@@ -48,8 +48,8 @@ from benchmarks.quality.records import (
     library_versions,
     read_lines,
 )
-from coterie.estimators.base import one_thread
-from coterie.models.attention_based import AttentionBasedModel
+from coterie.amortized.abc.network import AttentionBasedModel
+from coterie.base import one_thread
 
 OUT: Final = Path("benchmarks/results/cifar100.jsonl")
 TEST_SETS: Final = 200

@@ -14,15 +14,9 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from benchmarks.quality import baselines, clam_data, dec
-from benchmarks.quality.records import (
-    Experiment,
-    LabelledTable,
-    Record,
-    Results,
-    best_record,
-    read_records,
-)
+from benchmarks.baselines import dec
+from benchmarks.quality import baselines, clam_data
+from benchmarks.quality.records import Experiment, LabelledTable, Record, Results, best_record, read_records
 from coterie.errors import InputError
 
 SUITE: Final = "clam-baselines"

@@ -22,8 +22,8 @@ from matplotlib.lines import Line2D
 from benchmarks.quality import clam_data, clam_sweeps, clam_toy_figures
 from benchmarks.quality.drawing import COLOURS, FAINT, INK, STYLE, panels, save
 from benchmarks.quality.records import Record, read_records
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
 
 DEFAULT_FOLDER: Final = Path("docs/figures")
 DEFAULT_OUT: Final = Path("benchmarks/results/clam_figures.jsonl")

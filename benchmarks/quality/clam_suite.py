@@ -21,12 +21,12 @@ import torch
 
 from benchmarks.quality import clam_data
 from benchmarks.quality.records import Experiment, LabelledTable, Labels, Results, Setting
-from coterie.data.tables import TableEncoder, as_table
-from coterie.estimators.base import one_thread
-from coterie.estimators.clam import ClAM
-from coterie.estimators.clam_plan import make_plan
-from coterie.estimators.clam_search import search
+from coterie.base import one_thread
+from coterie.clam.estimator import ClAM
+from coterie.clam.search import make_plan, search
 from coterie.metrics import silhouettes
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import as_table
 
 SUITE: Final = "clam"
 DEFAULT_OUT: Final = Path("benchmarks/results/clam.jsonl")

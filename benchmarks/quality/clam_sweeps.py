@@ -19,12 +19,13 @@ from torch import Tensor
 from benchmarks.quality.clam_suite import TABLED
 from benchmarks.quality.clam_toys import new_record
 from benchmarks.quality.records import Floats, LabelledTable, Record, Setting
-from coterie.data.tables import TableEncoder, as_table
-from coterie.estimators.clam import ClAM
-from coterie.estimators.clam_plan import make_plan
-from coterie.estimators.clam_search import Run, build, search
-from coterie.models.clam import ClamModel
-from coterie.training import Progress, point_batches, train
+from coterie.clam.estimator import ClAM
+from coterie.clam.model import ClamModel
+from coterie.clam.search import Run, build, make_plan, search
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import as_table
+from coterie.training.batches import point_batches
+from coterie.training.loop import Progress, train
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

@@ -20,8 +20,8 @@ from benchmarks.quality import clam_toys
 from benchmarks.quality.clam_toys import Solution, Toy
 from benchmarks.quality.drawing import COLOURS, FAINT, INK, dots, panels, save
 from benchmarks.quality.records import Floats, Labels, Record
-from coterie.estimators.clam import ClAM
-from coterie.ops.attraction import descend
+from coterie.clam.estimator import ClAM
+from coterie.clam.model import descend
 
 SEEDS: Final = range(3)
 """Draws of each toy that are measured; the first is drawn."""

@@ -17,7 +17,7 @@ from scipy.spatial.distance import cdist
 from sklearn.cluster import KMeans
 from torch import Tensor
 
-from benchmarks.quality import dec
+from benchmarks.baselines import dec
 from benchmarks.quality.records import (
     Floats,
     Labels,
@@ -28,12 +28,12 @@ from benchmarks.quality.records import (
     current_commit,
     library_versions,
 )
-from coterie.data.tables import TableEncoder, as_table
-from coterie.estimators.clam import ClAM
-from coterie.estimators.clam_plan import make_plan
-from coterie.estimators.clam_search import Found, Plan, build, search, settle
+from coterie.clam.estimator import ClAM
+from coterie.clam.model import ClamConfig, ClamModel
+from coterie.clam.search import Found, Plan, build, make_plan, search, settle
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information, silhouettes
-from coterie.models.clam import ClamConfig, ClamModel
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import as_table
 
 SUITE: Final = "clam-figures"
 COVARIANCE: Final = ((0.0105, 0.01), (0.01, 0.0105))

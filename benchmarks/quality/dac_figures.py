@@ -27,12 +27,12 @@ from benchmarks.quality.dac_methods import load_model
 from benchmarks.quality.dac_sets import LabelledSet, Sets, mixtures, warped
 from benchmarks.quality.dac_suite import MIXTURE_WEIGHTS, WARPED_WEIGHTS
 from benchmarks.quality.drawing import INK, STYLE, dots, matched_colours, panels, save
+from coterie.amortized.dac.network import DacModel
+from coterie.base import one_thread
 from coterie.errors import CoterieError, InputError
-from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.dac import DacModel
 from coterie.nn.density import GaussianHead
-from coterie.structures import Clustering
+from coterie.ops.partitions import Clustering
 
 DEFAULT_FOLDER: Final = Path("docs/figures")
 SEED: Final = 5

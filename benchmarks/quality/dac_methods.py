@@ -16,19 +16,20 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import BayesianGaussianMixture
 from torch import Generator, Tensor
 
+from benchmarks.baselines import weights_path
+from benchmarks.baselines.ncp import NcpModel
+from benchmarks.baselines.set_transformer import ActStModel
 from benchmarks.quality.dac_sets import LabelledSet
 from benchmarks.quality.records import Setting
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.filtering import FilteringModel
+from coterie.amortized.refinement import STEPS, TRUST
 from coterie.config import from_dict
 from coterie.errors import InputError
-from coterie.models.act_st import ActStModel
-from coterie.models.base import SetModel
-from coterie.models.dac import DacModel
-from coterie.models.filtering import FilteringModel
-from coterie.models.filtering_refinement import STEPS, TRUST
-from coterie.models.ncp import NcpModel
 from coterie.nn.density import FlowHead
-from coterie.ops.mixture import Mixture, diagonal_log_prob, refine, simplify
-from coterie.registry import load_pretrained
+from coterie.nn.model import SetModel
+from coterie.ops.gaussian_mixtures import Mixture, diagonal_log_prob, refine, simplify
+from coterie.pretrained.registry import load_pretrained
 
 SEED: Final = 0
 """Of whatever a method draws, for every set anew."""
@@ -68,7 +69,7 @@ class Method:
 
 def load_model(kind: type[Kind], weights: str, **changes: Any) -> Kind:
     """Network with the weights of that name, some settings changed."""
-    tensors, card = load_pretrained(weights)
+    tensors, card = load_pretrained(weights_path(weights))
     model = kind(replace(from_dict(kind.Config, card["model"]), **changes))
     model.load_state_dict(tensors)
     return model.eval()

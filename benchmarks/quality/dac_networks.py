@@ -21,11 +21,12 @@ from torch import Generator
 from benchmarks.quality.dac_sets import LabelledSet, mixtures
 from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle, seconds_per_step, trained
 from benchmarks.quality.records import append_line, current_commit, library_versions
-from coterie.estimators.base import one_thread
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
+from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.dac import DacConfig, DacModel
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import TrainConfig
+from coterie.training.loop import TrainConfig
 
 OUT: Final = Path("benchmarks/results/dac_networks.jsonl")
 SETS_SEED: Final = 3001

@@ -12,9 +12,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
-from coterie.ops.mixture import Mixtures
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.tasks.shapes import WarpedGaussians
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
+from coterie.ops.gaussian_mixtures import Mixtures
 
 SETS_PER_BATCH: Final = 10
 """Sets that have one number of points in common, as published."""

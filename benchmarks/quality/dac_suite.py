@@ -22,8 +22,8 @@ from benchmarks.quality import dac_methods
 from benchmarks.quality.dac_methods import Method, Solve
 from benchmarks.quality.dac_sets import SETS_PER_BATCH, TABLES, LabelledSet, Sets
 from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
+from coterie.base import one_thread
 from coterie.errors import WeightsError
-from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 
 MIXTURE_WEIGHTS: Final = "dac-mog2d-v2"

@@ -18,9 +18,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from coterie.data.pictures import EmbeddingName, load_embeddings
-from coterie.structures import TaskBatch
-from coterie.tasks.classes import Catalogue, Instances
+from benchmarks.data.images import EmbeddingName, load_embeddings
+from coterie.amortized.tasks.classes import Catalogue, Instances
+from coterie.nn.model import TaskBatch
 
 Collection: TypeAlias = Literal["tiny-imagenet", "cifar100"]
 Part: TypeAlias = Literal["training", "validation", "test"]

@@ -23,15 +23,7 @@ from torch import Generator, Tensor
 
 from benchmarks.quality import networks
 from benchmarks.quality.commands import exit_status, named
-from benchmarks.quality.embeddings_data import (
-    SEEDS,
-    WIDTH,
-    Collection,
-    HeldOutSet,
-    Part,
-    TrainingTasks,
-    held_out_sets,
-)
+from benchmarks.quality.embeddings_data import SEEDS, WIDTH, Collection, HeldOutSet, Part, TrainingTasks, held_out_sets
 from benchmarks.quality.networks import SEED, Network, as_batch, minutes, one_cycle, scored
 from benchmarks.quality.records import (
     Setting,
@@ -42,12 +34,13 @@ from benchmarks.quality.records import (
     library_versions,
     read_lines,
 )
-from coterie.estimators.base import one_thread
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.classes import Instances
+from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
-from coterie.models.base import SetModel
-from coterie.models.dac import DacConfig, DacModel
-from coterie.tasks.classes import Instances
+from coterie.nn.model import SetModel
 
 OUT: Final = Path("benchmarks/results/embeddings.jsonl")
 COLLECTIONS: Final[tuple[Collection, ...]] = ("tiny-imagenet", "cifar100")

@@ -23,10 +23,10 @@ from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.drawing import STYLE, panels, save, show_montage
 from benchmarks.quality.emnist_sets import HeldOutSet, tasks
 from benchmarks.quality.emnist_suite import trained
+from coterie.amortized.dac.network import DacModel
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
 from coterie.metrics import adjusted_rand_index
-from coterie.models.dac import DacModel
 from coterie.nn.density import StatisticianHead
 
 DEFAULT_FOLDER: Final = Path("docs/figures")

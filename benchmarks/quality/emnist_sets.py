@@ -9,10 +9,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from coterie.data.pictures import Numbers, load_pictures
-from coterie.structures import TaskBatch
-from coterie.tasks.images import Distortion, ImageTasks
-from coterie.tasks.partitions import sample_set_size
+from benchmarks.data.images import Numbers, load_pictures
+from coterie.amortized.tasks.classes import Distortion, ImageTasks
+from coterie.amortized.tasks.synthetic import sample_set_size
+from coterie.nn.model import TaskBatch
 
 Part = Literal["training", "validation", "test"]
 

@@ -38,23 +38,18 @@ from benchmarks.quality.emnist_sets import (
     tasks,
 )
 from benchmarks.quality.networks import SEED, TRIAL_STEPS, n_parameters, one_cycle, scored
-from benchmarks.quality.records import (
-    Settings,
-    append_line,
-    current_commit,
-    keep_lines,
-    library_versions,
-    read_lines,
-)
+from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.classes import Distortion
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
 from coterie.nn.density import StatisticianHead
+from coterie.nn.model import build
+from coterie.ops.partitions import Clustering
 from coterie.recipes import held_out_loss
-from coterie.structures import Clustering
-from coterie.tasks.images import Distortion
-from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training.batches import task_batches
+from coterie.training.loop import Progress, TrainConfig, train
 
 OUT: Final = Path("benchmarks/results/emnist.jsonl")
 TEST_SETS: Final = {SMALL: 100, LARGE: 30}

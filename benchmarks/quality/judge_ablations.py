@@ -26,9 +26,9 @@ from typing import Final
 
 from benchmarks.quality.judge_workshop import GROUPS, PROPOSERS, RULES, Outcome, Workshop
 from benchmarks.quality.records import REPOSITORY, append_line, current_commit, library_versions, read_lines
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
-from coterie.judging import JudgedSet, read_judged
+from coterie.judged.training import JudgedSet, read_judged
 from coterie.recipes import Recipe, read_recipe
 
 OUT: Final = Path("benchmarks/results/judge_ablations.jsonl")

@@ -23,12 +23,12 @@ import torch
 from benchmarks.quality.records import Record, Settings, append_line
 from benchmarks.quality.synthetic_sets import Asked, SyntheticSuite
 from benchmarks.quality.zero_shot_peers import JUDGE
-from coterie.estimators.base import one_thread
-from coterie.estimators.coterie_judge import Judge
-from coterie.judging import largest_alone
+from coterie.base import one_thread
+from coterie.judged.candidates.registry import Effort, propose
+from coterie.judged.judge import Judge
+from coterie.judged.prior.universal import UniversalTasks
+from coterie.judged.training import largest_alone
 from coterie.metrics import adjusted_rand_index
-from coterie.proposals import Effort, propose
-from coterie.tasks.universal import UniversalTasks
 
 SUITE: Final = SyntheticSuite("judge-calibration", seed=20_261, sets=400, quick_sets=4)
 OUT: Final = SUITE.out

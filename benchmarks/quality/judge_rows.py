@@ -18,11 +18,11 @@ import numpy as np
 from benchmarks.quality.records import Record, Settings, append_line
 from benchmarks.quality.synthetic_sets import SyntheticSuite, agreement_of_all
 from benchmarks.quality.zero_shot_peers import JUDGE
-from coterie.estimators.base import one_thread
-from coterie.estimators.coterie_choice import drawn
-from coterie.estimators.coterie_judge import REFINING_ROUNDS, Judge, Refining
-from coterie.proposals import Effort, propose
-from coterie.tasks.universal import UniversalTasks
+from coterie.base import one_thread
+from coterie.judged.assign import drawn
+from coterie.judged.candidates.registry import Effort, propose
+from coterie.judged.judge import REFINING_ROUNDS, Judge, Refining
+from coterie.judged.prior.universal import UniversalTasks
 
 SUITE: Final = SyntheticSuite("judge-rows", seed=20_262, sets=60, quick_sets=2)
 OUT: Final = SUITE.out

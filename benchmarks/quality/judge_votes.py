@@ -18,11 +18,12 @@ import numpy as np
 from benchmarks.quality.records import Record, Settings, append_line
 from benchmarks.quality.synthetic_sets import SyntheticSuite, agreement_of_all
 from benchmarks.quality.zero_shot_peers import JUDGE
-from coterie.estimators.base import one_thread
-from coterie.estimators.coterie_judge import JUDGED_ROWS, Judge
-from coterie.estimators.coterie_votes import VOTERS, Election, Voting, disjoint
-from coterie.proposals import Effort, Proposal
-from coterie.tasks.universal import DrawnSet, UniversalTasks
+from coterie.base import one_thread
+from coterie.judged.candidates.candidate import Proposal
+from coterie.judged.candidates.registry import Effort
+from coterie.judged.judge import JUDGED_ROWS, Judge
+from coterie.judged.prior.universal import DrawnSet, UniversalTasks
+from coterie.judged.sample import VOTERS, Election, Voting, disjoint
 
 SUITE: Final = SyntheticSuite("judge-votes", seed=20_264, sets=9, quick_sets=2)
 OUT: Final = SUITE.out

@@ -11,25 +11,22 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Generator, Tensor, nn
 
 from benchmarks.quality.records import Floats
-from coterie.evidence import BRIEF, CONTEXT, FEATURES, Geometry, ranks_of
-from coterie.evidence.columns import column_evidence
-from coterie.evidence.gaps import gap_evidence
-from coterie.evidence.modes import mode_evidence
-from coterie.evidence.moments import Moments
-from coterie.evidence.neighbourhoods import neighbourhood_evidence
-from coterie.evidence.normality import normality_evidence
-from coterie.evidence.pairs import pair_evidence
-from coterie.evidence.partitions import Partitions
-from coterie.evidence.separation import separation_evidence
-from coterie.evidence.shape import shape_evidence
-from coterie.evidence.sizes import size_evidence
-from coterie.evidence.steps import STEPS
-from coterie.evidence.whole import whole
-from coterie.judging import SHOWN, JudgedSet, judged_batches
-from coterie.models.base import build
-from coterie.models.judge import ENOUGH, JudgeModel
+from coterie.judged.features.neighbours import gap_evidence, mode_evidence, neighbourhood_evidence
+from coterie.judged.features.partitions import Moments, Partitions, size_evidence
+from coterie.judged.features.separation import (
+    column_evidence,
+    normality_evidence,
+    pair_evidence,
+    separation_evidence,
+    shape_evidence,
+)
+from coterie.judged.features.table import BRIEF, CONTEXT, FEATURES, STEPS, ranks_of, whole
+from coterie.judged.judge import ENOUGH, JudgeModel
+from coterie.judged.space import Space
+from coterie.judged.training import SHOWN, JudgedSet, judged_batches
+from coterie.nn.model import build
 from coterie.recipes import Recipe
-from coterie.training import train
+from coterie.training.loop import train
 
 TREES: Final = 300
 BINS: Final = 255
@@ -40,7 +37,7 @@ Chooser: TypeAlias = Callable[[JudgedSet], int]
 def _groups() -> dict[str, tuple[int, ...]]:
     """Columns that say the same kind of thing, by what computes them; their ranks go with them."""
     x = np.random.default_rng(0).normal(size=(40, 3))
-    geometry, parts = Geometry.of(x), Partitions.of(np.arange(40)[None] % 2)
+    geometry, parts = Space.of(x), Partitions.of(np.arange(40)[None] % 2)
     moments = Moments.of(geometry, parts)
     names: dict[str, Iterable[str]] = {
         "the rows as a whole": whole(geometry),

@@ -8,8 +8,8 @@ from typing import Final, Generic, TypeVar
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
+from coterie.amortized.abc.network import eigengap, spectral_labels
 from coterie.ops.correlation import average_linkage, contracted, cut, cut_into
-from coterie.ops.spectral import eigengap, spectral_labels
 
 SEED: Final = 0
 """Of spectral clustering, for every kernel anew."""

@@ -19,10 +19,10 @@ from benchmarks.quality.markdown import number, table
 from benchmarks.quality.records import Record, append_line, read_records
 from benchmarks.quality.synthetic_sets import SyntheticSuite
 from coterie import DAC, ClAM
-from coterie.estimators.base import one_thread
+from coterie.base import one_thread
+from coterie.judged.candidates.registry import propose
+from coterie.judged.prior.universal import UniversalTasks
 from coterie.metrics import adjusted_rand_index
-from coterie.proposals import propose
-from coterie.tasks.universal import UniversalTasks
 
 SUITE: Final = SyntheticSuite("more-proposers", seed=20_263, sets=60, quick_sets=2)
 OUT: Final = SUITE.out

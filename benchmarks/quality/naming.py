@@ -18,7 +18,7 @@ from torch import Generator, Tensor, nn
 from torch.nn.functional import cross_entropy, normalize
 
 from benchmarks.quality.networks import SEED
-from coterie.models.base import build
+from coterie.nn.model import build
 from coterie.nn.vision import ElementEncoder, Encoder
 
 SAY_EVERY: Final = 100

@@ -17,13 +17,13 @@ import torch
 from torch import Generator, Tensor
 
 from benchmarks.quality.records import Setting
+from coterie.amortized.tasks.classes import Instances
 from coterie.errors import ConfigError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
-from coterie.models.base import Score, SetModel, build
+from coterie.nn.model import Score, SetModel, TaskBatch, TaskSampler, build
 from coterie.recipes import held_out_loss
-from coterie.structures import TaskBatch, TaskSampler
-from coterie.tasks.classes import Instances
-from coterie.training import Progress, TrainConfig, task_batches, train
+from coterie.training.batches import task_batches
+from coterie.training.loop import Progress, TrainConfig, train
 
 SEED: Final = 0
 """Of first weights, of the sets that are trained on, and of whatever a method draws for a set."""

@@ -30,8 +30,8 @@ from benchmarks.quality.omniglot_sets import Alphabet, alphabets
 from benchmarks.quality.omniglot_suite import DEFAULT_OUT, OmniglotRecord
 from benchmarks.quality.omniglot_training import METHOD
 from benchmarks.quality.records import read_lines
+from coterie.base import one_thread
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
 from coterie.metrics import normalized_mutual_information
 
 DEFAULT_FOLDER: Final = Path("docs/figures")

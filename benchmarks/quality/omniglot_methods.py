@@ -15,15 +15,15 @@ from jaxtyping import Int
 from sklearn.cluster import KMeans, SpectralClustering
 from torch import Generator, Tensor
 
-from benchmarks.quality.kcl_mcl import LOSSES, Objective, cluster_pairwise
+from benchmarks.baselines.kcl_mcl import LOSSES, Objective, cluster_pairwise
 from benchmarks.quality.kernel_readings import TOLD, Labels, Reading, kernel_readings
 from benchmarks.quality.omniglot_models import COPIES, NETWORKS, Base, held_back_sets, trained
 from benchmarks.quality.omniglot_sets import Alphabet, Task
 from benchmarks.quality.records import Settings
+from coterie.amortized.abc.network import AttentionBasedModel
+from coterie.amortized.dac.network import DacModel
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
-from coterie.models.attention_based import AttentionBasedModel
-from coterie.models.dac import DacModel
 
 SEED: Final = 0
 """Of whatever a method draws, for every set anew."""

@@ -23,23 +23,22 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from benchmarks.data.tasks import OmniglotTasks
 from benchmarks.quality import networks
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle
 from benchmarks.quality.omniglot_sets import CLUSTERS, N_POINTS, Alphabet, alphabets
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel, Compatibility
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.classes import QUARTER_TURNS, Catalogue, Distortion, Instances
+from coterie.base import one_thread
 from coterie.config import from_dict
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Compatibility
-from coterie.models.base import SetModel
-from coterie.models.dac import DacConfig, DacModel
+from coterie.nn.model import SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder
+from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import recipe_from
-from coterie.registry import load_pretrained
-from coterie.structures import TaskBatch
-from coterie.tasks.classes import Catalogue, Instances
-from coterie.tasks.images import QUARTER_TURNS, Distortion
-from coterie.tasks.omniglot import OmniglotTasks
 
 WEIGHTS: Final = "abc-omniglot-v1"
 RUN_FOLDER: Final = Path(tempfile.gettempdir()) / "coterie-omniglot"

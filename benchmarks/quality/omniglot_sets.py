@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor
 
-from coterie.data.pictures import load_pictures
-from coterie.tasks.classes import Catalogue, Instances, chosen
+from benchmarks.data.images import load_pictures
+from coterie.amortized.tasks.classes import Catalogue, Instances, chosen
 
 Task = Literal["varying", "fixed", "whole"]
 """Sets of 100 images of 5 to 47 characters or of 20 of them, and all images of an alphabet."""

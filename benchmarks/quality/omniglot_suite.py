@@ -27,7 +27,7 @@ from benchmarks.quality.omniglot_methods import Method, Prepared, methods
 from benchmarks.quality.omniglot_models import COPIES, add_base, load_base
 from benchmarks.quality.omniglot_sets import SEEDS, Alphabet, Task, alphabets, sets_of
 from benchmarks.quality.records import Settings, append_line, current_commit, keep_lines, library_versions, read_lines
-from coterie.estimators.base import one_thread
+from coterie.base import one_thread
 from coterie.metrics import normalized_mutual_information
 
 SUITE: Final = "omniglot"

@@ -14,16 +14,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from benchmarks.data.tasks import OmniglotTasks
 from benchmarks.quality.commands import exit_status
 from benchmarks.quality.omniglot_methods import abc
 from benchmarks.quality.omniglot_models import Base, base_of
 from benchmarks.quality.omniglot_suite import DEFAULT_OUT, HELD_BACK, blank, run
+from coterie.amortized.abc.network import AttentionBasedConfig
+from coterie.base import one_thread
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
-from coterie.models.attention_based import AttentionBasedConfig
 from coterie.recipes import read_recipe
-from coterie.tasks.omniglot import OmniglotTasks
 
 RECIPE: Final = Path("recipes/abc-omniglot.toml")
 N_SETS: Final = 20

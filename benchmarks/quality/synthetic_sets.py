@@ -11,10 +11,10 @@ from typing import Final
 from torch import Generator
 
 from benchmarks.quality.records import Record, Settings, current_commit, library_versions, read_records
-from coterie.estimators.coterie_choice import Floats, Partitioner
+from coterie.judged.assign import Floats, Partitioner
+from coterie.judged.candidates.candidate import Proposal
+from coterie.judged.prior.universal import DrawnSet
 from coterie.metrics import adjusted_rand_index
-from coterie.proposals import Proposal
-from coterie.tasks.universal import DrawnSet
 
 STRIDE: Final = 1_000_003
 """Between the seeds of sets of different suites, which are never so many."""

@@ -17,11 +17,11 @@ import numpy as np
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data.tables import load_benchmark
 from benchmarks.quality.records import Experiment, LabelledTable, Labels, Results
-from coterie.data.datasets import load_benchmark
+from coterie.base import one_thread
+from coterie.clam.estimator import ClAM
 from coterie.errors import InputError
-from coterie.estimators.base import one_thread
-from coterie.estimators.clam import ClAM
 
 SUITE: Final = "tables"
 DEFAULT_OUT: Final = Path("benchmarks/results/tables.jsonl")

@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from benchmarks.data.images import EmbeddingName, load_embeddings, load_pictures
+from benchmarks.data.tables import data_folder, load_fashion_mnist
 from benchmarks.quality.amcp_data import mnist
 from benchmarks.quality.records import Labels
-from coterie.data.datasets import data_folder, load_fashion_mnist
-from coterie.data.pictures import EmbeddingName, load_embeddings, load_pictures
 
 Collection: TypeAlias = Literal["mnist", "fashion-mnist", "cifar10"]
 TEST_IMAGES: Final = 10_000

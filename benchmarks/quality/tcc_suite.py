@@ -21,6 +21,10 @@ from typing import Any, Final
 from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
+from benchmarks.baselines.cc import CcConfig, CcModel
+from benchmarks.baselines.mice import MiceConfig, MiceModel
+from benchmarks.baselines.moco import MocoConfig, MocoModel
+from benchmarks.baselines.swav import SwavConfig, SwavModel
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.records import (
     Labels,
@@ -32,15 +36,10 @@ from benchmarks.quality.records import (
     read_lines,
 )
 from benchmarks.quality.tcc_data import LOADERS, N_CLASSES, Collection, Images, images
-from coterie.estimators.base import one_thread
-from coterie.estimators.view_training import Course, learned
+from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.models.cc import CcConfig, CcModel
-from coterie.models.contrastive import ContrastiveModel
-from coterie.models.mice import MiceConfig, MiceModel
-from coterie.models.moco import MocoConfig, MocoModel
-from coterie.models.swav import SwavConfig, SwavModel
-from coterie.models.tcc import TccConfig, TccModel
+from coterie.tcc.model import ContrastiveModel, TccConfig, TccModel
+from coterie.tcc.schedule import Course, learned
 
 OUT: Final = Path("benchmarks/results/tcc.jsonl")
 MINUTES: Final = 2.0

@@ -20,12 +20,10 @@ from torch import Generator, Tensor
 
 from benchmarks.quality.dac_figures import DEFAULT_FOLDER
 from benchmarks.quality.drawing import FAINT, PALETTE, STYLE, dots, panels, save
-from coterie.estimators.base import one_thread
-from coterie.tasks.universal import DrawnSet, UniversalTasks
-from coterie.tasks.universal.edges import EDGES
-from coterie.tasks.universal.geometric import SPATIAL
-from coterie.tasks.universal.recoverable import standardised
-from coterie.tasks.universal.scenes import SCENES
+from coterie.base import one_thread
+from coterie.judged.prior.geometric import EDGES, SCENES, SPATIAL
+from coterie.judged.prior.sampling import standardised
+from coterie.judged.prior.universal import DrawnSet, UniversalTasks
 
 SEED: Final = 3
 COLUMNS: Final = 8

@@ -20,8 +20,8 @@ from typing import Final
 import numpy as np
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data.tables import load_benchmark
 from benchmarks.quality.records import Floats, Labels
-from coterie.data.datasets import load_benchmark
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 

@@ -26,8 +26,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.quality.records import Floats, Labels, Setting
 from benchmarks.quality.zero_shot_data import NOISE
-from coterie.estimators.coterie import Coterie
-from coterie.proposals import Effort
+from coterie.judged.candidates.registry import Effort
+from coterie.judged.estimator import Coterie
 
 SEARCH_ROWS: Final = 5_000
 """Rows, drawn at random, on which k is chosen where there are more; the chosen model is then fitted to all."""

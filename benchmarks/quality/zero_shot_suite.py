@@ -43,7 +43,7 @@ from benchmarks.quality.records import (
 )
 from benchmarks.quality.zero_shot_data import GROUPS, NOISE, BenchmarkSet, load, names
 from benchmarks.quality.zero_shot_peers import METHODS, Method, choose, in_two, noise_to_nearest
-from coterie.estimators.base import one_thread
+from coterie.base import one_thread
 
 SUITE: Final = "zero-shot"
 DEFAULT_OUT: Final = Path("benchmarks/results/zero_shot.jsonl")

@@ -21,20 +21,20 @@ from typing import Any, Final, TypeAlias
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.baselines.set_transformer import ActStModel
 from benchmarks.quality import dac_methods
 from benchmarks.quality.amcp_suite import WEIGHTS
 from benchmarks.quality.dac_methods import NO_LIMIT, load_model
 from benchmarks.quality.dac_sets import LabelledSet
 from benchmarks.quality.dac_suite import ACT_ST_WEIGHTS, MIXTURE_WEIGHTS
 from benchmarks.quality.records import current_commit, library_versions
-from coterie.data.files import write_atomically
-from coterie.estimators.amcp import AMCP
-from coterie.estimators.base import one_thread
-from coterie.estimators.dac import DAC
+from coterie.amortized.amcp.estimator import AMCP
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.estimator import DAC
+from coterie.amortized.dac.network import DacModel
+from coterie.base import one_thread
+from coterie.files import write_atomically
 from coterie.metrics import adjusted_rand_index
-from coterie.models.act_st import ActStModel
-from coterie.models.amcp import AmcpModel
-from coterie.models.dac import DacModel
 
 OUT: Final = Path("benchmarks/results/speed_amcp.jsonl")
 SEED: Final = 0

@@ -22,11 +22,12 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 
 from benchmarks.quality import clam_data
 from benchmarks.quality.records import Floats, current_commit, library_versions
-from coterie.estimators.base import one_thread
-from coterie.estimators.clam import ClAM
+from coterie.base import one_thread
+from coterie.clam.estimator import ClAM
+from coterie.clam.model import ClamConfig, ClamModel
 from coterie.metrics import silhouettes
-from coterie.models.clam import ClamConfig, ClamModel
-from coterie.training import TrainConfig, point_batches, train
+from coterie.training.batches import point_batches
+from coterie.training.loop import TrainConfig, train
 
 OUT: Final = Path("benchmarks/results/speed.jsonl")
 SEED: Final = 0

@@ -30,7 +30,7 @@ from benchmarks.quality.dac_methods import vbdpm_settings
 from benchmarks.quality.dac_sets import LabelledSet, exact_set
 from benchmarks.quality.dac_suite import MIXTURE_WEIGHTS
 from benchmarks.quality.records import Floats, Labels, current_commit, library_versions
-from coterie.estimators.dac import DAC
+from coterie.amortized.dac.estimator import DAC
 from coterie.metrics import adjusted_rand_index
 
 OUT: Final = Path("benchmarks/results/speed_dac.jsonl")

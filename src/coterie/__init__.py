@@ -4,24 +4,26 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from coterie.estimators.amcp import AMCP
-    from coterie.estimators.attention_based import AttentionBasedClustering
-    from coterie.estimators.clam import ClAM
-    from coterie.estimators.coterie import Coterie
-    from coterie.estimators.dac import DAC
-    from coterie.estimators.tcc import TCC
+    from coterie.amortized.abc.estimator import AttentionBasedClustering
+    from coterie.amortized.amcp.estimator import AMCP
+    from coterie.amortized.dac.estimator import DAC
+    from coterie.clam.estimator import ClAM
+    from coterie.judged.estimator import Coterie
+    from coterie.methods import load
+    from coterie.tcc.estimator import TCC
 
 __version__ = "0.1.0"
-__all__ = ["AMCP", "DAC", "TCC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__"]
+__all__ = ["AMCP", "DAC", "TCC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__", "load"]
 
-# Public names and where they live; torch is imported when one of them is first used.
+# Public names and where they are defined: importing the package imports neither torch nor scikit-learn.
 _HOMES = {
-    "AMCP": "coterie.estimators.amcp",
-    "AttentionBasedClustering": "coterie.estimators.attention_based",
-    "ClAM": "coterie.estimators.clam",
-    "Coterie": "coterie.estimators.coterie",
-    "DAC": "coterie.estimators.dac",
-    "TCC": "coterie.estimators.tcc",
+    "AMCP": "coterie.amortized.amcp.estimator",
+    "AttentionBasedClustering": "coterie.amortized.abc.estimator",
+    "ClAM": "coterie.clam.estimator",
+    "Coterie": "coterie.judged.estimator",
+    "DAC": "coterie.amortized.dac.estimator",
+    "TCC": "coterie.tcc.estimator",
+    "load": "coterie.methods",
 }
 
 

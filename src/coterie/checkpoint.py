@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from coterie.data.files import write_atomically
 from coterie.errors import WeightsError
+from coterie.files import write_atomically
 
 FORMAT = "coterie"
 FORMAT_VERSION = 1

@@ -10,21 +10,21 @@ import torch
 from torch import Generator
 
 from coterie import __version__
+from coterie.amortized.tasks.synthetic import CircleTasks, MixturesOfGaussians, WarpedGaussians
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, WeightsError
-from coterie.evidence import BRIEF
-from coterie.judging import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
+from coterie.judged.features.table import BRIEF
+from coterie.judged.judge import JudgeModel
+from coterie.judged.prior.universal import UniversalTasks
+from coterie.judged.training import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
+from coterie.methods import METHODS, get_method
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
-from coterie.models import MODELS
-from coterie.models.base import SetModel, build, settled
-from coterie.models.judge import JudgeModel
-from coterie.registry import file_digest, is_name, is_path, pretrained_path
-from coterie.structures import TaskBatch, TaskSampler
-from coterie.tasks import TASKS
-from coterie.tasks.universal import UniversalTasks
-from coterie.training import Progress, TrainConfig, task_batches, train
-from coterie.training.parallel import leads, rank, wait_for_all
+from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, settled
+from coterie.pretrained.registry import file_digest, is_name, is_path, pretrained_path
+from coterie.training.batches import task_batches
+from coterie.training.distributed import leads, rank, wait_for_all
+from coterie.training.loop import Progress, TrainConfig, train
 from coterie.training.state import STATE_FILE, claim, logged
 
 EVALUATION_BATCHES = 20
@@ -33,6 +33,16 @@ LICENCE = "BSD-3-Clause"
 JUDGE = "judge"
 
 Part = TypeVar("Part")
+
+TASKS: dict[str, type[TaskSampler]] = {
+    "gaussians": MixturesOfGaussians,
+    "warped": WarpedGaussians,
+    "circles": CircleTasks,
+    "universal": UniversalTasks,
+}
+"""Samplers of labelled tasks, by the ``kind`` that recipes name; add to it to train on others."""
+NETWORKS: dict[str, type[SetModel]] = {}
+"""Networks that no method of the package has, by the ``method`` that recipes name; add to it to train others."""
 
 
 @final
@@ -304,7 +314,8 @@ def _model_config(method: object, settings: Mapping[str, Any]) -> Any:
 
 
 def _trained_on_tasks() -> dict[str, type[SetModel]]:
-    return {name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)}
+    shipped = {name: get_method(name).load_network() for name in METHODS}
+    return {name: kind for name, kind in shipped.items() if kind and issubclass(kind, SetModel)} | NETWORKS
 
 
 def _taken_out(settings: Mapping[str, Any], key: str, section: str) -> tuple[Any, dict[str, Any]]:

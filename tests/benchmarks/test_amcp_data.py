@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.data.images import PictureSet
 from benchmarks.quality import amcp_data
 from benchmarks.quality.amcp_baselines import BASELINES, principal_components, solver
 from benchmarks.quality.amcp_data import (
@@ -23,7 +24,6 @@ from benchmarks.quality.amcp_data import (
     pictures,
     validation_sets,
 )
-from coterie.data.pictures import PictureSet
 from coterie.errors import InputError
 from coterie.metrics import matched_accuracy
 

@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 from benchmarks.quality import amcp_data, amcp_lessons
 from benchmarks.quality.amcp_data import Collection, Pictures, pictures
 from benchmarks.quality.amcp_lessons import Lessons, lessons, moved
+from coterie.amortized.tasks.classes import Distortion
 from coterie.errors import InputError
-from coterie.tasks.images import Distortion
 
 MEMBERS, DRAWN = 10, 5
 """Pictures of a class, of which the last is held back; and how many are put together of each."""

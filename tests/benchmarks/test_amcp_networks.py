@@ -8,20 +8,21 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.baselines.ncp import NcpConfig, NcpModel
+from benchmarks.baselines.set_transformer import ActStConfig, ActStModel
 from benchmarks.quality import amcp_networks, amcp_results, dac_methods, dac_sets, dac_suite, networks
 from benchmarks.quality.amcp_networks import CONTENDERS, SCENARIOS, Contender, ContenderRecord, decodings, main
 from benchmarks.quality.dac_methods import NO_LIMIT, Answer, Solve
 from benchmarks.quality.dac_sets import LabelledSet, mixtures, warped
 from benchmarks.quality.networks import SEED, Network, n_parameters, one_cycle, trained
 from benchmarks.quality.records import append_line, read_lines
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.base import SetModel, build
-from coterie.models.dac import DacConfig, DacModel
-from coterie.models.ncp import NcpConfig, NcpModel
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.tasks.shapes import WarpedGaussians
-from coterie.training import Progress
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
+from coterie.nn.model import SetModel, build
+from coterie.training.loop import Progress
 
 AMCP = AmcpConfig(2, width=8, hidden=8, depth=1, em_steps=1, max_passes=3)
 DAC = DacConfig(2, width=8, heads=2, inducing=2, depth=1, mask_depth=1, max_passes=3)

@@ -10,6 +10,7 @@ import torch
 from sklearn.metrics import normalized_mutual_info_score
 from torch import Tensor
 
+from benchmarks.baselines.ncp import NcpModel
 from benchmarks.quality import amcp_baselines, amcp_data, amcp_lessons, amcp_pictures, amcp_results, networks
 from benchmarks.quality.amcp_baselines import BASELINES, COMPONENTS, Solve, ToldSet
 from benchmarks.quality.amcp_data import POINTS, Collection, HeldOutSet, Pictures, pictures
@@ -34,11 +35,10 @@ from benchmarks.quality.amcp_pictures import (
 )
 from benchmarks.quality.networks import Network
 from benchmarks.quality.records import Settings, append_line, read_lines
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.network import DacModel
 from coterie.metrics import matched_accuracy
-from coterie.models.amcp import AmcpModel
-from coterie.models.base import SetModel
-from coterie.models.dac import DacModel
-from coterie.models.ncp import NcpModel
+from coterie.nn.model import SetModel
 
 MEMBERS, SIZES = 40, (20, 30)
 SHAPES = {"mnist": (1, 16, 16), "cifar10": (3, 16, 16), "tiny-imagenet-embedded": (12, 1, 1)}

@@ -13,9 +13,10 @@ from benchmarks.quality.dac_results import METHODS
 from benchmarks.quality.dac_sets import TABLES, mixtures
 from benchmarks.quality.dac_suite import SetsRecord
 from benchmarks.quality.records import append_line, read_lines
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
 from coterie.config import to_dict
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.base import build
+from coterie.nn.model import build
 
 NAMES = ["amcp", "amcp-star", "amcp-faithful-decoding", "amcp-star-faithful-decoding"]
 N_SETS = 3

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from benchmarks.quality import baselines, clam_baselines, clam_data, dec
+from benchmarks.baselines import dec
+from benchmarks.quality import baselines, clam_baselines, clam_data
 from benchmarks.quality.records import Experiment, LabelledTable, Labels, Results, best_record, read_records
 from coterie.errors import InputError
 

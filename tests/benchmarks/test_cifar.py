@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.data.images import PictureSet
 from benchmarks.quality import cifar_data, cifar_networks, cifar_results, cifar_suite, networks
 from benchmarks.quality.cifar_data import held_out_sets, is_of, pictures, training_tasks
 from benchmarks.quality.cifar_networks import NETWORKS, SHARED, AbcNetwork, compared_network, shared_encoder
 from benchmarks.quality.cifar_suite import BASELINE_READING, BASELINES, METHODS, READINGS, SINGLETONS, CifarRecord
 from benchmarks.quality.records import Setting, append_line, read_lines
-from coterie.data.pictures import PictureSet
-from coterie.tasks.classes import Instances
+from coterie.amortized.tasks.classes import Instances
 
 MEMBERS, POINTS = 8, 16
 FEW = Instances((POINTS, POINTS), (2, 4), "composition", 1.0)

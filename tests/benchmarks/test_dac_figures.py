@@ -9,8 +9,9 @@ from torch import Generator
 from benchmarks.quality import dac_figures
 from benchmarks.quality.dac_sets import mixtures
 from benchmarks.quality.dac_suite import WARPED_WEIGHTS
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.nn.model import build
 
 
 def untrained(_: type[DacModel], weights: str, **changes: Any) -> DacModel:

@@ -9,7 +9,7 @@ from benchmarks.quality import dac_networks, networks
 from benchmarks.quality.dac_networks import NETWORKS, NetworkRecord, main
 from benchmarks.quality.dac_results import DacPage
 from benchmarks.quality.records import read_lines
-from coterie.models.dac import DacConfig
+from coterie.amortized.dac.config import DacConfig
 
 
 def test_every_network_is_trained_and_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

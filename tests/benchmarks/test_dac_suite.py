@@ -9,17 +9,18 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.baselines.ncp import NcpConfig, NcpModel
+from benchmarks.baselines.set_transformer import ActStConfig, ActStModel
 from benchmarks.quality import dac_methods, dac_sets, dac_suite
 from benchmarks.quality.dac_sets import LabelledSet, Sets, exact_set, mixtures, warped
 from benchmarks.quality.dac_suite import SetsRecord
 from benchmarks.quality.records import read_lines
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, oracle_log_likelihood
 from coterie.config import to_dict
 from coterie.metrics import adjusted_rand_index
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.models.base import SetModel, build
-from coterie.models.dac import DacConfig, DacModel
-from coterie.models.ncp import NcpConfig, NcpModel
-from coterie.tasks.gaussians import MixturesOfGaussians, oracle_log_likelihood
+from coterie.nn.model import SetModel, build
 
 SMALL = mixtures(60, 3, seed=3, batches=3)
 

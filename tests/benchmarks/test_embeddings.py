@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.data.images import EmbeddingSet
 from benchmarks.quality import embeddings_data, embeddings_results, embeddings_suite, networks
 from benchmarks.quality.embeddings_data import LAST_DIGITS, Preparation, TrainingTasks, features, held_out_sets
 from benchmarks.quality.embeddings_suite import NETWORKS, EmbeddingsRecord
 from benchmarks.quality.records import read_lines
-from coterie.data.pictures import EmbeddingSet
-from coterie.models.attention_based import AttentionBasedConfig
-from coterie.models.dac import DacConfig
-from coterie.tasks.classes import Instances
+from coterie.amortized.abc.network import AttentionBasedConfig
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.tasks.classes import Instances
 
 N_CLASSES, MEMBERS, N_FEATURES = 30, 20, 140
 

@@ -9,16 +9,17 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.data.images import PictureSet
 from benchmarks.quality import emnist_figures, emnist_results, emnist_sets, emnist_suite
 from benchmarks.quality.drawing import MARGIN, montage
 from benchmarks.quality.emnist_sets import SIDE, HeldOutSet, Sizes, held_out_sets, part_of, pictures, tasks
 from benchmarks.quality.emnist_suite import EmnistRecord, Stage, log_likelihood
 from benchmarks.quality.records import append_line, read_lines
-from coterie.data.pictures import PictureSet
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
 from coterie.nn.density import StatisticianHead
-from coterie.structures import Clustering
+from coterie.nn.model import build
+from coterie.ops.partitions import Clustering
 
 N_CLASSES, MEMBERS = 4, 30
 TINY = Sizes(20, 2)

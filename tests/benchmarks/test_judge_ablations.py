@@ -11,8 +11,8 @@ from benchmarks.quality import judge_ablation_results, judge_ablations, judge_wo
 from benchmarks.quality.judge_ablations import OUT, AblationRecord, split
 from benchmarks.quality.judge_workshop import GROUPS, PROPOSERS, RULES, Outcome, Workshop
 from benchmarks.quality.records import append_line, read_lines
-from coterie.evidence import BRIEF, FEATURES, ranks_of
-from coterie.judging import JudgedSet
+from coterie.judged.features.table import BRIEF, FEATURES, ranks_of
+from coterie.judged.training import JudgedSet
 from coterie.recipes import recipe_from
 
 TOY = recipe_from(

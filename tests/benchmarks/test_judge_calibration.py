@@ -11,7 +11,7 @@ from benchmarks.quality.judge_calibration_results import Point, bins, calibratio
 from benchmarks.quality.records import Record, append_line, read_records
 from benchmarks.quality.synthetic_sets import Asked
 from benchmarks.quality.zero_shot_results import RECORDS
-from coterie import judging
+from coterie.judged import training as judging
 
 
 def line(place: int, confidence: float, ari: float, *, single: float = 0.0, k: int = 3, judge: str = "j") -> Record:

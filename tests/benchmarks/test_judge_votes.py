@@ -8,7 +8,7 @@ from benchmarks.quality import judge_votes
 from benchmarks.quality.judge_votes import OUT, QUICK_ROWS, SUITE
 from benchmarks.quality.judge_votes_results import section
 from benchmarks.quality.records import Record, append_line, read_records
-from coterie.estimators.coterie_votes import VOTERS
+from coterie.judged.sample import VOTERS
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy, kl_div
 
-from benchmarks.quality.kcl_mcl import MARGIN, Objective, cluster_pairwise, kcl_loss, mcl_loss
+from benchmarks.baselines.kcl_mcl import MARGIN, Objective, cluster_pairwise, kcl_loss, mcl_loss
 from coterie.metrics import adjusted_rand_index
 
 LABELS = torch.arange(40) % 4

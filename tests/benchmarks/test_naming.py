@@ -14,7 +14,7 @@ from benchmarks.quality.amcp_data import Collection, pictures
 from benchmarks.quality.amcp_lessons import Lessons, lessons
 from benchmarks.quality.amcp_pictures import CONTENDERS, NAMINGS, eyes
 from benchmarks.quality.naming import NamedPictures, Naming, _Namer, _NamerConfig, encoder_that_names
-from coterie.models.base import build
+from coterie.nn.model import build
 from coterie.nn.vision import ElementEncoder
 from tests.benchmarks.test_amcp_pictures import SHAPES, pretended
 

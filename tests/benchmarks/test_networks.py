@@ -11,10 +11,10 @@ from benchmarks.quality import networks
 from benchmarks.quality.commands import exit_status, named
 from benchmarks.quality.kernel_readings import TOLD, kernel_readings
 from benchmarks.quality.networks import Network, as_batch, minutes, one_cycle, scored, seconds_per_step, trained
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.tasks.classes import Instances
+from coterie.amortized.tasks.synthetic import CircleTasks
 from coterie.errors import ConfigError, InputError
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
-from coterie.tasks.circles import CircleTasks
-from coterie.tasks.classes import Instances
 
 SMALL = Network(
     AttentionBasedModel, AttentionBasedConfig(2, width=8, heads=2, depth=1), one_cycle(3, evaluate_every=2), 2

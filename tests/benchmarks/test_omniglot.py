@@ -18,11 +18,10 @@ from benchmarks.quality.omniglot_results import COMPARED, METHODS, OmniglotPage,
 from benchmarks.quality.omniglot_sets import alphabets, published, sets_of
 from benchmarks.quality.omniglot_suite import EVALUATION, HELD_BACK, OmniglotRecord
 from benchmarks.quality.records import read_lines
-from coterie.models.attention_based import AttentionBasedModel
-from coterie.models.dac import DacConfig
+from coterie.amortized.abc.network import AttentionBasedModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.tasks.classes import QUARTER_TURNS, Instances
 from coterie.recipes import read_recipe, run_recipe
-from coterie.tasks.classes import Instances
-from coterie.tasks.images import QUARTER_TURNS
 
 SIDE = 16
 LETTERS = 7

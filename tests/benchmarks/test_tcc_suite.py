@@ -10,6 +10,9 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.baselines.mice import MiceConfig
+from benchmarks.baselines.swav import SwavConfig
+from benchmarks.data.images import EmbeddingSet
 from benchmarks.quality import tcc_data, tcc_estimator, tcc_figures, tcc_results, tcc_suite
 from benchmarks.quality.records import read_lines
 from benchmarks.quality.tcc_data import Images, embedded_sets, images
@@ -17,10 +20,7 @@ from benchmarks.quality.tcc_estimator import EstimatorRecord
 from benchmarks.quality.tcc_results import significance
 from benchmarks.quality.tcc_suite import ALL, CONTENDERS, PIXELS, ViewsRecord, config_of
 from coterie import TCC
-from coterie.data.pictures import EmbeddingSet
-from coterie.models.mice import MiceConfig
-from coterie.models.swav import SwavConfig
-from coterie.models.tcc import TccConfig
+from coterie.tcc.model import TccConfig
 
 N_IMAGES, SIDE = 60, 16
 

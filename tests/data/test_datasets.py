@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 
-from coterie.data.datasets import example_path, load_benchmark, load_fashion_mnist
-from coterie.data.files import read_table
+from benchmarks.data.tables import load_benchmark, load_fashion_mnist
 from coterie.errors import InputError
+from coterie.tables.readers.files import example_path, read_table
 
 
 def test_wine_is_what_scikit_learn_has() -> None:

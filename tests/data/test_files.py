@@ -14,9 +14,10 @@ import scipy.io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.data.columns import Table
-from coterie.data.files import read_table, write_atomically, write_table
 from coterie.errors import MissingExtraError, OutputError, TableError
+from coterie.files import write_atomically
+from coterie.tables.readers.files import read_table, write_table
+from coterie.tables.table import Table
 
 
 def read_text(text: str | bytes, **options: Any) -> Table:

@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from coterie.data.files import read_table
-from coterie.data.image_files import read_image_classes, read_images
 from coterie.errors import MissingExtraError, TableError
+from coterie.images.folders import read_image_classes, read_images
+from coterie.tables.readers.files import read_table
 
 
 def save(path: Path, pixels: Any, **settings: Any) -> None:

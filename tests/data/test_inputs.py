@@ -10,8 +10,8 @@ import pytest
 import scipy.sparse
 import torch
 
-from coterie.data.tables import Table, as_table, choose_columns
 from coterie.errors import TableError
+from coterie.tables.table import Table, as_table, choose_columns
 
 
 def test_import_is_light() -> None:

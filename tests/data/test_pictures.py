@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from coterie.data import pictures
-from coterie.data.pictures import load_embeddings, load_pictures
+from benchmarks.data import images as pictures
+from benchmarks.data.images import load_embeddings, load_pictures
 from coterie.errors import InputError, MissingExtraError
 
 needs_data = pytest.mark.skipif(

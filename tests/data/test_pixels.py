@@ -9,10 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.data.files import read_table
-from coterie.data.pixels import ImageShape, image_shape, pixel_names
-from coterie.data.tables import Table, as_table
 from coterie.errors import TableError
+from coterie.tables.readers.files import read_table
+from coterie.tables.table import ImageShape, Table, as_table, image_shape, pixel_names
 
 SIDE = st.integers(1, 9)
 

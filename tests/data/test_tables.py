@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
-from coterie.data.tables import Scaling, Table, TableEncoder, as_table
 from coterie.errors import InputError, TableError
+from coterie.tables.encoder import Scaling, TableEncoder
+from coterie.tables.table import Table, as_table
 
 SCALINGS: tuple[Scaling, ...] = ("robust", "standard", "none")
 
@@ -113,7 +114,7 @@ def test_columns_are_independent_of_how_they_are_grouped(monkeypatch: pytest.Mon
     X = np.random.default_rng(0).normal(size=(50, 9))
     X[3, 4] = np.inf
     whole = encode(X)
-    monkeypatch.setattr("coterie.data.scaling._ELEMENTS_AT_ONCE", 120)
+    monkeypatch.setattr("coterie.tables.encoder._ELEMENTS_AT_ONCE", 120)
     np.testing.assert_allclose(encode(X), whole, rtol=1e-6)
 
 

@@ -12,12 +12,13 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Generator
 
 from coterie import AMCP
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
 from coterie.checkpoint import save_checkpoint
 from coterie.config import to_dict
 from coterie.errors import InputError, WeightsError
-from coterie.estimators import load_model
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.base import build
+from coterie.methods import load
+from coterie.nn.model import build
 
 SMALL: dict[str, Any] = {"width": 8, "hidden": 16, "depth": 1, "em_steps": 2, "context_width": 8}
 WAYS: dict[str, dict[str, Any]] = {
@@ -60,7 +61,7 @@ def test_predict_repeats_the_labels_and_files_change_nothing(
     np.testing.assert_array_equal(model.predict(X), model.labels_)
     np.testing.assert_allclose(model.predict_proba(X).sum(axis=1), 1.0, rtol=1e-5)
     model.save(tmp_path / "fitted.safetensors")
-    again = load_model(tmp_path / "fitted.safetensors")
+    again = load(tmp_path / "fitted.safetensors")
     assert type(again) is AMCP
     assert again.get_params() == model.get_params()
     np.testing.assert_array_equal(again.predict(X + 0.1), model.predict(X + 0.1))

@@ -15,8 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from coterie import ClAM
-from coterie.estimators import load_model
-from coterie.training import Progress
+from coterie.methods import load
+from coterie.training.loop import Progress
 
 Blobs = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 METRICS = ["euclidean", "cosine", "manhattan", "mahalanobis"]
@@ -132,7 +132,7 @@ def test_saved_and_loaded_models_are_equal(settings: dict[str, Any], blobs: Blob
     model = quick(**settings).fit(X)
     path = tmp_path / "model.safetensors"
     model.save(path)
-    for loaded in (ClAM.load(path), load_model(path)):
+    for loaded in (ClAM.load(path), load(path)):
         assert isinstance(loaded, ClAM)
         for method in ("predict", "predict_proba", "energy", "entropy", "transform", "trajectories"):
             np.testing.assert_array_equal(getattr(loaded, method)(X), getattr(model, method)(X), err_msg=method)

@@ -15,11 +15,11 @@ from threadpoolctl import threadpool_limits
 from coterie import Coterie
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import InputError, WeightsError
-from coterie.estimators import load_model
-from coterie.estimators.coterie_choice import Outliers, Partitioner, assign
-from coterie.estimators.coterie_judge import JUDGED_ROWS
-from coterie.proposals import Proposal, Rule
-from coterie.registry import load_pretrained
+from coterie.judged.assign import Outliers, Partitioner, assign
+from coterie.judged.candidates.candidate import Proposal, Rule
+from coterie.judged.judge import JUDGED_ROWS
+from coterie.methods import load
+from coterie.pretrained.registry import load_pretrained
 from tests.proposals.sets import blobs
 
 Floats = npt.NDArray[np.float64]
@@ -114,7 +114,7 @@ def test_same_seed_same_result_whatever_the_threads(rows: Floats, fitted: Coteri
 def test_a_saved_model_predicts_the_same(noise: bool, rows: Floats, tmp_path: Path) -> None:
     model = quick(n_clusters=4, noise=noise).fit(rows)
     model.save(tmp_path / "model.safetensors")
-    loaded = load_model(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
     assert isinstance(loaded, Coterie)
     new = np.concatenate([rows, rows + 0.3, [[400.0, 400.0, 400.0]]])
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))

@@ -9,12 +9,10 @@ from sklearn.metrics import adjusted_rand_score
 from torch import Tensor, nn
 
 from coterie import Coterie
-from coterie.estimators.coterie_choice import TOLERANCE, Opinions
-from coterie.estimators.coterie_judge import Judge, Refining
-from coterie.evidence import BRIEF
-from coterie.models.judge import JudgeModel
-from coterie.proposals import Proposal
-from coterie.proposals.partitions import by_size
+from coterie.judged.assign import TOLERANCE, Opinions
+from coterie.judged.candidates.candidate import Proposal, by_size
+from coterie.judged.features.table import BRIEF
+from coterie.judged.judge import Judge, JudgeModel, Refining
 
 
 @final
@@ -102,8 +100,8 @@ def test_it_is_said_what_was_refined(
     monkeypatch: pytest.MonkeyPatch, cut_in_two: tuple[np.ndarray, np.ndarray, Proposal]
 ) -> None:
     x, _, wrong = cut_in_two
-    monkeypatch.setattr("coterie.estimators.coterie_votes.propose", lambda *_, **__: [wrong])
-    monkeypatch.setattr("coterie.estimators.coterie.Judge.called", lambda _: by("silhouette"))
+    monkeypatch.setattr("coterie.judged.sample.propose", lambda *_, **__: [wrong])
+    monkeypatch.setattr("coterie.judged.estimator.Judge.called", lambda _: by("silhouette"))
     model = Coterie(random_state=0).fit(x)
     assert model.n_clusters_ == 4
     assert model.chosen_ is not None

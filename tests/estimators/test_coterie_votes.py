@@ -15,12 +15,12 @@ from threadpoolctl import threadpool_limits
 
 from coterie import Coterie
 from coterie.errors import InputError
-from coterie.estimators import load_model
-from coterie.estimators.coterie_choice import PULL, TOLERANCE, drawn
-from coterie.estimators.coterie_judge import JUDGED_ROWS, REFINING_ROUNDS, Judge, Refining
-from coterie.estimators.coterie_votes import VOTERS, Candidate, Election, Voting, disjoint, tallied
-from coterie.proposals import Effort, Proposal, propose
-from coterie.proposals.partitions import by_size
+from coterie.judged.assign import PULL, TOLERANCE, drawn
+from coterie.judged.candidates.candidate import Proposal, by_size
+from coterie.judged.candidates.registry import Effort, propose
+from coterie.judged.judge import JUDGED_ROWS, REFINING_ROUNDS, Judge, Refining
+from coterie.judged.sample import VOTERS, Candidate, Election, Voting, disjoint, tallied
+from coterie.methods import load
 from tests.estimators.test_coterie_judge import by
 from tests.proposals.sets import blobs
 
@@ -105,7 +105,7 @@ def test_three_voters_find_what_is_there(many: tuple[Floats, npt.NDArray[np.int6
     assert model.chosen_ in model.proposals_
     assert len(model.alternative(2, X)) == MANY
     model.save(tmp_path / "model.safetensors")
-    loaded = load_model(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
     assert isinstance(loaded, Coterie)
     np.testing.assert_array_equal(loaded.predict(X), model.labels_)
     assert (loaded.confidence_, loaded.notes_) == (model.confidence_, model.notes_)

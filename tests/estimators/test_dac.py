@@ -13,13 +13,14 @@ from sklearn.exceptions import NotFittedError
 from sklearn.metrics import adjusted_rand_score
 
 from coterie import DAC
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.features import match_features, place_features
 from coterie.checkpoint import save_checkpoint
 from coterie.config import to_dict
 from coterie.errors import InputError, WeightsError
-from coterie.estimators import load_model
-from coterie.estimators.features import match_features, place_features
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
+from coterie.methods import load
+from coterie.nn.model import build
 
 Floats = npt.NDArray[np.float64]
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "inducing": 4, "depth": 1, "mask_depth": 1, "context_width": 8}
@@ -90,7 +91,7 @@ def test_saved_and_loaded_models_are_equal(way: dict[str, Any], weights: dict[st
     X, _ = groups(columns=3)
     model = DAC(str(weights["gaussian"]), random_state=0, **way).fit(X)
     model.save(tmp_path / "model.safetensors")
-    for loaded in (DAC.load(tmp_path / "model.safetensors"), load_model(tmp_path / "model.safetensors")):
+    for loaded in (DAC.load(tmp_path / "model.safetensors"), load(tmp_path / "model.safetensors")):
         assert isinstance(loaded, DAC)
         np.testing.assert_array_equal(loaded.predict(X), model.labels_)
         np.testing.assert_array_equal(loaded.predict_proba(X), model.probabilities_)

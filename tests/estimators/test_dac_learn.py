@@ -12,12 +12,12 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from coterie import DAC
+from coterie.amortized import estimator as amortized
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
 from coterie.errors import InputError, TrainingError, WeightsError
-from coterie.estimators import amortized
-from coterie.models.dac import DacModel
-from coterie.structures import TaskBatch
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import Progress
+from coterie.nn.model import TaskBatch
+from coterie.training.loop import Progress
 from tests.estimators.test_dac import assert_sound, write_weights
 
 Task = tuple[npt.NDArray[np.float64], npt.NDArray[Any]]

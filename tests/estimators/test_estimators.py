@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from coterie.estimators import ESTIMATORS
-from coterie.estimators.base import Clusterer
+from coterie.base import BaseClusterer
+from coterie.methods import METHODS, get_method
 
 FAST: dict[str, dict[str, Any]] = {
     "clam": {"n_clusters": 2, "epochs": 5, "n_restarts": 2, "beta": 1.0, "learning_rate": 0.1},
@@ -40,21 +40,22 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
 }
 
 
-def expected_failures(estimator: Clusterer) -> dict[str, str]:
+def expected_failures(estimator: BaseClusterer) -> dict[str, str]:
     return EXPECTED_FAILURES[estimator.method]
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn is untyped
-    [ESTIMATORS[name](**settings) for name, settings in FAST.items()], expected_failed_checks=expected_failures
+    [get_method(name).load_estimator()(**settings) for name, settings in FAST.items()],
+    expected_failed_checks=expected_failures,
 )
-def test_scikit_learn_checks(estimator: Clusterer, check: Any) -> None:
+def test_scikit_learn_checks(estimator: BaseClusterer, check: Any) -> None:
     check(estimator)
 
 
 def test_every_estimator_is_checked() -> None:
-    assert FAST.keys() == EXPECTED_FAILURES.keys() == ESTIMATORS.keys()
+    assert FAST.keys() == EXPECTED_FAILURES.keys() == METHODS.keys()
 
 
-@pytest.mark.parametrize("name", ESTIMATORS)
+@pytest.mark.parametrize("name", METHODS)
 def test_estimators_know_their_name(name: str) -> None:
-    assert ESTIMATORS[name].method == name
+    assert get_method(name).load_estimator().method == name

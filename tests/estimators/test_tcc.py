@@ -16,10 +16,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from coterie import TCC
 from coterie.errors import ConfigError, InputError, TrainingError
-from coterie.estimators import load_model, tcc
-from coterie.models.tcc import TccModel
-from coterie.ops.views import Views
-from coterie.training import Progress
+from coterie.methods import load
+from coterie.tcc import estimator as tcc
+from coterie.tcc.augmentations import Views
+from coterie.tcc.model import TccModel
+from coterie.training.loop import Progress
 
 SETTINGS: dict[str, Any] = {"width": 16, "hidden": 16, "memory": 32}
 CORNERS = ((0, 0), (0, 9), (9, 4))
@@ -158,7 +159,7 @@ def test_files_change_nothing_and_hold_no_memories(kind: str, request: pytest.Fi
     X: Any = squares()[0] if kind == "images" else table()[0]
     path = tmp_path / "model.safetensors"
     model.save(path)
-    again: Any = load_model(path)
+    again: Any = load(path)
     assert type(again) is TCC
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.transform(X[:5]), model.transform(X[:5]))
@@ -223,7 +224,7 @@ def test_a_collapse_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         middle = places.mean(dim=0)
         return torch.stack([middle, *[-middle] * (n_clusters - 1)])
 
-    monkeypatch.setattr("coterie.estimators.view_training._centres", far_away)
+    monkeypatch.setattr("coterie.tcc.schedule._centres", far_away)
     model = quick(learning_rate=1e-9).fit(X)
     assert model.history_["empty"][-1] == 2
     assert model.history_["uneven"][-1] > 0.5

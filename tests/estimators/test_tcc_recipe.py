@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from coterie import TCC
 from coterie.errors import ConfigError, InputError
-from coterie.estimators.tcc_recipe import OF_THE_NETWORK, tcc_from_recipe
-from coterie.models.tcc import TccConfig, TccModel
-from coterie.nn.resnet import Block
-from coterie.ops.views import Views
-from coterie.training import Progress
+from coterie.nn.vision import Block
+from coterie.tcc.augmentations import Views
+from coterie.tcc.estimator import OF_THE_NETWORK, tcc_from_recipe
+from coterie.tcc.model import TccConfig, TccModel
+from coterie.training.loop import Progress
 
 PUBLISHED = Path(__file__).parents[2] / "recipes" / "tcc-cifar10.toml"
 SMALL = """\

@@ -7,12 +7,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
-from coterie.estimators.view_training import Course, learned
-from coterie.models.cc import CcConfig, CcModel
-from coterie.models.contrastive import ContrastiveModel
-from coterie.models.moco import MocoConfig, MocoModel
-from coterie.models.tcc import TccConfig, TccModel
-from coterie.ops.contrast import spread_centres
+from benchmarks.baselines.cc import CcConfig, CcModel
+from benchmarks.baselines.moco import MocoConfig, MocoModel
+from coterie.tcc.losses import spread_centres
+from coterie.tcc.model import ContrastiveModel, TccConfig, TccModel
+from coterie.tcc.schedule import Course, learned
 
 SMALL: dict[str, Any] = {"encoder": "mlp", "channels": 8, "hidden": 8, "width": 8}
 

@@ -5,17 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coterie.evidence import BRIEF, FEATURES, Case, Geometry, evidence_of
-from coterie.evidence.steps import STEPPED, STEPS, steps_of
-from coterie.proposals import Proposal, propose
-from coterie.proposals.partitions import by_size
+from coterie.judged.candidates.candidate import Proposal, by_size
+from coterie.judged.candidates.registry import propose
+from coterie.judged.features.table import BRIEF, FEATURES, STEPPED, STEPS, Case, evidence_of, steps_of
+from coterie.judged.space import Space
 from tests.proposals.sets import blobs
 
 COLUMNS = FEATURES[FEATURES.index("column_best") :]
 
 
 def by_columns(x: np.ndarray, *labels: np.ndarray) -> dict[str, list[float]]:
-    evidence = evidence_of(Geometry.of(x), np.stack(labels))
+    evidence = evidence_of(Space.of(x), np.stack(labels))
     return {name: evidence[:, FEATURES.index(name)].tolist() for name in COLUMNS}
 
 

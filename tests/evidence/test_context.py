@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from coterie.evidence import CONTEXT, context_of, rand_indices, ranks_of
+from coterie.judged.features.table import CONTEXT, context_of, rand_indices, ranks_of
 
 
 def column(table: np.ndarray, name: str) -> list[float]:

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, davies_bouldin_score, silhouette_samples
 
 from coterie.errors import InputError
-from coterie.evidence import FEATURES, Geometry, evidence_of, table
-from coterie.evidence.partitions import Partitions
+from coterie.judged.features import table
+from coterie.judged.features.partitions import Partitions
+from coterie.judged.features.table import FEATURES, evidence_of
+from coterie.judged.space import Space
 
 
 def column(evidence: np.ndarray, name: str) -> np.ndarray:
@@ -16,7 +18,7 @@ def column(evidence: np.ndarray, name: str) -> np.ndarray:
 
 
 def of(x: np.ndarray, *labels: list[int], name: str) -> list[float]:
-    found: list[float] = column(evidence_of(Geometry.of(x), np.array(labels)), name).tolist()
+    found: list[float] = column(evidence_of(Space.of(x), np.array(labels)), name).tolist()
     return found
 
 
@@ -44,7 +46,7 @@ def labels(x: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def evidence(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return evidence_of(Geometry.of(x), labels)
+    return evidence_of(Space.of(x), labels)
 
 
 def test_columns_are_named_once(evidence: np.ndarray) -> None:
@@ -112,7 +114,7 @@ def test_blocks_change_nothing(
     x: np.ndarray, labels: np.ndarray, evidence: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "_CELLS", 1000)
-    np.testing.assert_allclose(evidence_of(Geometry.of(x), labels), evidence, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(evidence_of(Space.of(x), labels), evidence, rtol=1e-4, atol=1e-5)
 
 
 def assert_alike(first: np.ndarray, second: np.ndarray) -> None:
@@ -122,7 +124,7 @@ def assert_alike(first: np.ndarray, second: np.ndarray) -> None:
 
 
 def test_basins_agree_as_scikit_learn_says(x: np.ndarray, labels: np.ndarray, evidence: np.ndarray) -> None:
-    basins = Geometry.of(x).basins[0]
+    basins = Space.of(x).basins[0]
     expected = [adjusted_rand_score(basins, run) for run in labels]
     np.testing.assert_allclose(column(evidence, "basins_agree"), expected, atol=1e-6)
 
@@ -142,11 +144,11 @@ def test_names_of_clusters_and_order_of_rows_do_not_matter(
     problem: tuple[np.ndarray, np.ndarray, np.random.Generator],
 ) -> None:
     x, labels, rng = problem
-    expected = evidence_of(Geometry.of(x), labels)
+    expected = evidence_of(Space.of(x), labels)
     renamed = np.array([rng.permutation(run.max() + 1)[run] for run in labels])
-    assert_alike(evidence_of(Geometry.of(x), renamed), expected)
+    assert_alike(evidence_of(Space.of(x), renamed), expected)
     order = rng.permutation(len(x))
-    assert_alike(evidence_of(Geometry.of(x[order]), labels[:, order]), expected)
+    assert_alike(evidence_of(Space.of(x[order]), labels[:, order]), expected)
 
 
 @settings(max_examples=8)
@@ -155,9 +157,9 @@ def test_scale_place_and_rotation_do_not_matter(
     problem: tuple[np.ndarray, np.ndarray, np.random.Generator], log_scale: float, shift: float
 ) -> None:
     x, labels, rng = problem
-    expected = evidence_of(Geometry.of(x), labels)
+    expected = evidence_of(Space.of(x), labels)
     turn = np.linalg.qr(rng.normal(size=(x.shape[1], x.shape[1])))[0]
-    turned, moved = (evidence_of(Geometry.of((each + shift) * 10.0**log_scale), labels) for each in (x @ turn, x))
+    turned, moved = (evidence_of(Space.of((each + shift) * 10.0**log_scale), labels) for each in (x @ turn, x))
     by_columns = FEATURES.index("column_best")  # from here on, evidence is about the columns as they are
     assert_alike(turned[:, :by_columns], expected[:, :by_columns])
     assert_alike(moved[:, by_columns:], expected[:, by_columns:])
@@ -182,7 +184,7 @@ def test_evidence_is_finite(name: str) -> None:
     x = DEGENERATE[name]
     each = np.arange(len(x))
     labels = np.array([0 * each, each, each % 2, np.minimum(each, 1), 3 * (each == len(x) - 1)])
-    evidence = evidence_of(Geometry.of(x), labels)
+    evidence = evidence_of(Space.of(x), labels)
     assert np.isfinite(evidence).all()
     assert np.abs(evidence).max() < 50.0
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from coterie.evidence import FEATURES, Geometry, evidence_of
+from coterie.judged.features.table import FEATURES, evidence_of
+from coterie.judged.space import Space
 
 
 def blobs(*centres: tuple[float, float], size: int = 150) -> np.ndarray:
@@ -12,7 +13,7 @@ def blobs(*centres: tuple[float, float], size: int = 150) -> np.ndarray:
 
 
 def scores(x: np.ndarray, *labels: np.ndarray) -> dict[str, list[float]]:
-    evidence = evidence_of(Geometry.of(x), np.array(labels))
+    evidence = evidence_of(Space.of(x), np.array(labels))
     return {name: evidence[:, column].tolist() for column, name in enumerate(FEATURES)}
 
 

@@ -13,15 +13,15 @@ from typing import Any
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.baselines import weights_path
 from coterie.config import from_dict
-from coterie.estimators.coterie_judge import Judge
-from coterie.models import MODELS
-from coterie.models.base import SetModel, build
-from coterie.proposals import propose
-from coterie.registry import load_pretrained
-from coterie.structures import TaskBatch
-from coterie.tasks import TASKS
-from coterie.tasks.universal import UniversalTasks
+from coterie.judged.candidates.registry import propose
+from coterie.judged.judge import Judge
+from coterie.judged.prior.universal import UniversalTasks
+from coterie.nn.model import SetModel, TaskBatch, build
+from coterie.pretrained.registry import load_pretrained
+from coterie.recipes import TASKS
+from tests.conftest import MODELS
 
 FOLDER = Path(__file__).parent
 SETS, POINTS, ROWS, CLASSES = 3, 60, 5, 6
@@ -31,7 +31,7 @@ DIGITS = 6
 
 def observe(name: str) -> dict[str, Any]:
     """What the weights of that name find, in JSON values."""
-    tensors, card = load_pretrained(name)
+    tensors, card = load_pretrained(weights_path(name))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from benchmarks.baselines.set_transformer import ActStConfig, ActStModel
 from coterie.errors import ConfigError
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.structures import TaskBatch
+from coterie.nn.model import TaskBatch
 from tests.models.test_mixture import act_st, blobs, going_on, seeded
 
 

@@ -9,12 +9,12 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel, Found
 from coterie.errors import ConfigError
 from coterie.metrics import adjusted_rand_index
-from coterie.models.amcp import AmcpConfig, AmcpModel, Found
-from coterie.models.base import build
-from coterie.structures import TaskBatch
-from coterie.training import TrainConfig, train
+from coterie.nn.model import TaskBatch, build
+from coterie.training.loop import TrainConfig, train
 
 SMALL: dict[str, Any] = {"width": 8, "hidden": 16, "depth": 1, "em_steps": 2, "context_width": 8}
 CENTRES = torch.tensor([[3.0, 0.0], [-3.0, 1.0], [0.0, -3.0], [1.0, 4.0]])

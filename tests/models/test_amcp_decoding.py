@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from coterie.models.amcp import AmcpModel, Found
+from coterie.amortized.amcp.network import AmcpModel, Found
 from coterie.ops.correlation import SMALLEST
-from coterie.structures import Clustering
+from coterie.ops.partitions import Clustering
 from tests.models.test_amcp import easy_sets, make_model, seeded
 
 DECODINGS: list[dict[str, Any]] = [

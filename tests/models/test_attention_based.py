@@ -8,11 +8,10 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy, binary_cross_entropy_with_logits
 
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.tasks.synthetic import CircleTasks
 from coterie.errors import ConfigError
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel
-from coterie.models.base import build
-from coterie.structures import TaskBatch
-from coterie.tasks.circles import CircleTasks
+from coterie.nn.model import TaskBatch, build
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "depth": 2}
 VARIANTS: dict[str, dict[str, Any]] = {

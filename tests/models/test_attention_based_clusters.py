@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.abc import network as attention_based
+from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel, Decode
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
-from coterie.models import attention_based
-from coterie.models.attention_based import AttentionBasedConfig, AttentionBasedModel, Decode
-from coterie.models.base import build
+from coterie.nn.model import TaskBatch, build
 from coterie.ops.correlation import CUTS, average_linkage, contracted, cut
-from coterie.structures import Clustering, TaskBatch
-from coterie.training import TrainConfig, train
+from coterie.ops.partitions import Clustering
+from coterie.training.loop import TrainConfig, train
 
 DECODES: tuple[Decode, ...] = ("linkage", "contraction", "eigengap")
 EVERY_DECODE = pytest.mark.parametrize("decode", DECODES)

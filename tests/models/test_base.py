@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from coterie.models.base import ClusterModel, build
-from coterie.structures import Clustering, Loss
+from coterie.nn.model import ClusterModel, Loss, build
+from coterie.ops.partitions import Clustering
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from coterie.models.clam import ClamConfig, ClamModel
-from coterie.ops.attraction import descend, fade
+from coterie.clam.model import ClamConfig, ClamModel, descend, fade
 
 METRICS = ["euclidean", "cosine", "manhattan", "mahalanobis"]
 VORONOI_MEMORIES = [[0.1, 0.3], [0.2, 0.1], [0.4, 0.7], [0.6, 0.5], [0.9, 0.2]]
@@ -255,7 +254,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model()
     x = normal(200, 5, seed=5)
     whole, clustering = model.assign(x), model.cluster(x, seeded())
-    monkeypatch.setattr("coterie.models.clam.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("coterie.clam.model.BLOCK_ELEMENTS", 1)
     assert len(model.blocks(x)) == 13
     assert torch.equal(model.assign(x), whole)
     assert torch.equal(model.cluster(x, seeded()).labels, clustering.labels)

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.models.clam import ClamConfig, ClamModel
-from coterie.structures import PointBatch
-from coterie.training import TrainConfig, point_batches, train
+from coterie.clam.model import ClamConfig, ClamModel
+from coterie.nn.model import PointBatch
+from coterie.training.batches import point_batches
+from coterie.training.loop import TrainConfig, train
 
 
 def seeded(seed: int = 0) -> Generator:

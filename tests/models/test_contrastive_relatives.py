@@ -10,17 +10,16 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
+from benchmarks.baselines.cc import CcModel
+from benchmarks.baselines.mice import MiceModel
+from benchmarks.baselines.moco import MocoModel
+from benchmarks.baselines.swav import SwavModel
 from coterie.errors import ConfigError
-from coterie.models.base import build
-from coterie.models.cc import CcModel
-from coterie.models.contrastive import ContrastiveModel
-from coterie.models.mice import MiceModel
-from coterie.models.moco import MocoModel
-from coterie.models.swav import SwavModel
-from coterie.ops.contrast import spread_centres
-from coterie.ops.starts import k_means_start
-from coterie.structures import ViewBatch
-from coterie.training import TrainConfig, train
+from coterie.nn.model import ViewBatch, build
+from coterie.ops.partitions import k_means_start
+from coterie.tcc.losses import spread_centres
+from coterie.tcc.model import ContrastiveModel
+from coterie.training.loop import TrainConfig, train
 
 TOWER: dict[str, Any] = {"encoder": "mlp", "channels": 8, "hidden": 16, "width": 8}
 SMALL: dict[type[ContrastiveModel], dict[str, Any]] = {

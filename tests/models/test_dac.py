@@ -9,11 +9,11 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel, Filtered
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
 from coterie.errors import ConfigError
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel, Filtered
-from coterie.structures import TaskBatch
-from coterie.tasks.gaussians import MixturesOfGaussians
+from coterie.nn.model import TaskBatch, build
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "inducing": 4, "depth": 2, "mask_depth": 1, "context_width": 8}
 VARIANTS: dict[str, dict[str, Any]] = {

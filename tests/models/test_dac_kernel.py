@@ -7,14 +7,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.dac import network as dac_kernel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel, Filtered, medoids, pair_kernel
 from coterie.errors import ConfigError
 from coterie.metrics import adjusted_rand_index
-from coterie.models import dac_kernel
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel, Filtered
-from coterie.models.dac_kernel import medoids, pair_kernel
 from coterie.nn.attention import Comparison
-from coterie.structures import TaskBatch
+from coterie.nn.model import TaskBatch, build
 
 ANCHORED: dict[str, Any] = {"filtering": "anchored", "density": "none", "width": 16, "inducing": 4, "depth": 1}
 KERNEL: dict[str, Any] = ANCHORED | {"anchor_position": "latent", "anchoring": "compared", "decoding": "kernel"}

@@ -6,12 +6,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.amcp.config import AmcpConfig
+from coterie.amortized.amcp.network import AmcpModel
+from coterie.amortized.dac.config import DacConfig
+from coterie.amortized.dac.network import DacModel
+from coterie.amortized.filtering import FilteringModel, arranged, first_come
 from coterie.errors import ConfigError
-from coterie.models.amcp import AmcpConfig, AmcpModel
-from coterie.models.base import build
-from coterie.models.dac import DacConfig, DacModel
-from coterie.models.filtering import FilteringModel, arranged, first_come
-from coterie.structures import TaskBatch
+from coterie.nn.model import TaskBatch, build
 
 ANCHORED: dict[str, Any] = {"filtering": "anchored", "density": "none"}
 SMALL: dict[type[FilteringModel], dict[str, Any]] = {

@@ -7,16 +7,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.models.filtering_refinement import (
-    Passes,
-    _Densities,
-    _Described,
-    log_probs,
-    refine_densities,
-    turned_log_probs,
-)
+from coterie.amortized.refinement import Passes, _Densities, _Described, log_probs, refine_densities, turned_log_probs
+from coterie.amortized.tasks.synthetic import turned
 from coterie.nn.density import DensityHead, FlowHead, StatisticianHead
-from coterie.ops.turns import turned
 
 
 class Discs(DensityHead):
@@ -149,7 +142,7 @@ def test_clusters_that_overlap_share_their_points() -> None:
 def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     x, context = normal(11, 2), normal(3, 2)
     whole = log_probs(Discs(), x, context)
-    monkeypatch.setattr("coterie.models.filtering_refinement.BLOCK_ELEMENTS", 1)
+    monkeypatch.setattr("coterie.amortized.refinement.BLOCK_ELEMENTS", 1)
     torch.testing.assert_close(log_probs(Discs(), x, context), whole)
     assert whole.shape == (11, 3)
 

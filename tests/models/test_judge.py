@@ -7,10 +7,9 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.models.base import build
-from coterie.models.judge import JudgeConfig, JudgeModel
-from coterie.structures import JudgedBatch
-from coterie.training import TrainConfig, train
+from coterie.judged.judge import JudgeConfig, JudgeModel
+from coterie.nn.model import JudgedBatch, build
+from coterie.training.loop import TrainConfig, train
 
 COLUMNS = 6
 

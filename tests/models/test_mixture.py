@@ -9,13 +9,17 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.models.act_st import ActStConfig, ActStModel
-from coterie.models.base import build
-from coterie.models.mixture import MixtureModel
-from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
-from coterie.ops.mixture import Mixtures
-from coterie.structures import Clustering, TaskBatch
-from coterie.tasks.gaussians import MixturesOfGaussians
+from benchmarks.baselines.set_transformer import (
+    ActStConfig,
+    ActStModel,
+    MixtureModel,
+    SetTransformerConfig,
+    SetTransformerModel,
+)
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
+from coterie.nn.model import TaskBatch, build
+from coterie.ops.gaussian_mixtures import Mixtures
+from coterie.ops.partitions import Clustering
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "inducing": 4, "depth": 2, "decoder_depth": 2}
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from benchmarks.baselines.ncp import NcpConfig, NcpModel, by_appearance, random_orders
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
 from coterie.errors import ConfigError
-from coterie.models.base import build
-from coterie.models.ncp import NcpConfig, NcpModel, by_appearance, random_orders
-from coterie.structures import Clustering, TaskBatch
-from coterie.tasks.gaussians import MixturesOfGaussians
+from coterie.nn.model import TaskBatch, build
+from coterie.ops.partitions import Clustering
 
 PARTITIONS_OF_THREE = [(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2)]
 

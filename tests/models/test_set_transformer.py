@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
+from benchmarks.baselines.set_transformer import SetTransformerConfig, SetTransformerModel
 from coterie.errors import ConfigError
-from coterie.models.set_transformer import SetTransformerConfig, SetTransformerModel
 from tests.models.test_mixture import blobs, seeded, set_transformer
 
 

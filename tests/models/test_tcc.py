@@ -9,11 +9,10 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.models.base import build
-from coterie.models.tcc import TccConfig, TccModel
-from coterie.ops.contrast import info_nce
-from coterie.structures import ViewBatch
-from coterie.training import TrainConfig, train
+from coterie.nn.model import ViewBatch, build
+from coterie.tcc.losses import info_nce
+from coterie.tcc.model import TccConfig, TccModel
+from coterie.training.loop import TrainConfig, train
 
 SMALL: dict[str, Any] = {"encoder": "mlp", "channels": 8, "hidden": 16, "width": 8, "memory": 12, "rounds": 3}
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
-from coterie.nn.memory import MemoryBank
+from coterie.tcc.model import MemoryBank
 
 
 def counted(first: int, count: int, shape: tuple[int, ...]) -> Tensor:

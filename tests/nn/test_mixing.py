@@ -8,9 +8,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
-from coterie.errors import ConfigError
-from coterie.nn.attention import ISAB, AttentionConfig
-from coterie.nn.mixing import (
+from coterie.amortized.amcp.mixing import (
     LEAST_TEMPERATURE,
     InterClusterCoupling,
     IntraClusterMixing,
@@ -18,9 +16,14 @@ from coterie.nn.mixing import (
     Mixed,
     PairScores,
     Proposal,
+    evidence_bound,
+    expectation,
     feed_forward,
+    quadratic_scores,
+    weighted_means,
 )
-from coterie.ops.mixing import evidence_bound, expectation, quadratic_scores, weighted_means
+from coterie.errors import ConfigError
+from coterie.nn.attention import ISAB, AttentionConfig
 from coterie.ops.sinkhorn import transport_plan
 
 WIDTH, HIDDEN = 5, 7

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coterie.ops.attraction import attract, descend, fade
+from coterie.clam.model import attract, descend, fade
 
 seeds = st.integers(0, 10_000)
 steps_taken = st.sampled_from([1, 2, 3, 5, 10])

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from coterie.ops import compatibility
-from coterie.ops.compatibility import additive_compatibility
+from coterie.nn import attention as compatibility
+from coterie.nn.attention import additive_compatibility
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:

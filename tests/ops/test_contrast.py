@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 from torch.nn.functional import cross_entropy, normalize, one_hot
 
 from coterie.errors import ConfigError
-from coterie.ops.contrast import (
+from coterie.tcc.losses import (
     balance,
     cluster_representations,
     gumbel_softmax,

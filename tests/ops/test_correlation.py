@@ -27,7 +27,7 @@ from coterie.ops.correlation import (
     cuts,
     linked,
 )
-from coterie.ops.partition import by_size
+from coterie.ops.partitions import by_size
 
 
 def probabilities(n: int, seed: int, spread: float = 2.0, shift: float = 0.0) -> Tensor:

@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from coterie.ops.frames import Frames, principal_frames
+from coterie.amortized.filtering import Frames, principal_frames
 
 SHAPES = [(9, 4), (40, 5), (6, 6), (5, 12)]
 """Points and numbers of a point: products are of the numbers in all but the last, and there of the points."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from coterie.ops.mixing import evidence_bound, expectation, gradient_step, quadratic_scores, weighted_means
+from coterie.amortized.amcp.mixing import evidence_bound, expectation, gradient_step, quadratic_scores, weighted_means
 
 ENOUGH = 200
 """Steps of transport after which hardly anything changes any more."""

@@ -10,7 +10,7 @@ from scipy.stats import chi2, multivariate_normal
 from torch import Generator, Tensor
 from torch.distributions import Normal
 
-from coterie.ops.mixture import (
+from coterie.ops.gaussian_mixtures import (
     Mixture,
     Mixtures,
     cost_of_component,

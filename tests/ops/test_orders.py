@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator
 
-from coterie.ops.orders import at_most, by_value
+from coterie.ops.partitions import at_most, by_value
 
 
 def seeded(seed: int = 0) -> Generator:

@@ -10,9 +10,8 @@ from sklearn.manifold import spectral_embedding as their_embedding
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 from torch import Generator, Tensor
 
-from coterie.errors import InputError
-from coterie.ops import spectral
-from coterie.ops.spectral import (
+from coterie.amortized.abc import network as spectral
+from coterie.amortized.abc.network import (
     eigengap,
     leading_eigenvalues,
     leading_eigenvectors,
@@ -20,6 +19,7 @@ from coterie.ops.spectral import (
     spectral_embedding,
     spectral_labels,
 )
+from coterie.errors import InputError
 
 
 def generator(seed: int = 0) -> Generator:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.cluster import KMeans
 from torch import Generator, Tensor
 
-from coterie.ops.starts import data_start, lloyd, normal_start, spread_start
+from coterie.ops.partitions import data_start, lloyd, normal_start, spread_start
 
 
 def generator(seed: int = 0) -> Generator:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.ops.views import ERASED_AREA, YIQ, Views, feature_view
+from coterie.tcc.augmentations import ERASED_AREA, YIQ, Views, feature_view
 
 GREY, COLOUR = (1, 28, 28), (3, 32, 32)
 EVERYTHING = Views(

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from coterie.proposals.partitions import Floats, Labels
+from coterie.judged.candidates.candidate import Labels
+from coterie.judged.space import Floats
 
 
 def blobs(n: int = 240, d: int = 3, k: int = 4, seed: int = 0, spread: float = 0.35) -> tuple[Floats, Labels]:

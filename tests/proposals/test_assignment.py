@@ -7,10 +7,10 @@ import pytest
 from scipy.spatial.distance import cdist
 
 from coterie.errors import InputError
-from coterie.proposals import assignment
-from coterie.proposals.assignment import Assignment
-from coterie.proposals.centres import cluster_means
-from coterie.proposals.partitions import Rule, by_size
+from coterie.judged import assign as assignment
+from coterie.judged.assign import Assignment
+from coterie.judged.candidates.candidate import Rule, by_size
+from coterie.judged.candidates.kmeans import cluster_means
 from tests.proposals.sets import blobs, rings, slanted
 
 KINDS: tuple[Rule, ...] = get_args(Rule)

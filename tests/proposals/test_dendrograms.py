@@ -9,9 +9,9 @@ from scipy.cluster.hierarchy import cut_tree, linkage
 from scipy.sparse.csgraph import minimum_spanning_tree
 from sklearn.metrics import adjusted_rand_score
 
-from coterie.proposals.dendrograms import genie_cuts, linkage_cuts, single_cuts
-from coterie.proposals.geometry import Geometry, SpanningTree
-from coterie.proposals.partitions import Floats, Labels, by_size
+from coterie.judged.candidates.candidate import Labels, by_size
+from coterie.judged.candidates.linkage import genie_cuts, linkage_cuts, single_cuts
+from coterie.judged.space import Floats, SpanningTree, ViewGeometry
 from tests.proposals.sets import blobs, rings
 
 KS = [2, 3, 5, 8, 13, 30]
@@ -27,27 +27,27 @@ def rows(n: int, d: int, seed: int) -> Floats:
 
 @pytest.mark.parametrize("method", ["ward", "average", "complete"])
 def test_cuts_are_those_of_scipy(method: Literal["ward", "average", "complete"]) -> None:
-    geometry = Geometry.of(rows(60, 3, seed=1))
+    geometry = ViewGeometry.of(rows(60, 3, seed=1))
     expected = cut_tree(linkage(geometry.x, method), KS)
     cuts = list(linkage_cuts(geometry, method, KS))
     assert all(same(cut, column) for cut, column in zip(cuts, expected.T, strict=True))
 
 
 def test_single_linkage_cuts_the_spanning_tree() -> None:
-    geometry = Geometry.of(rows(60, 2, seed=2))
+    geometry = ViewGeometry.of(rows(60, 2, seed=2))
     expected = cut_tree(linkage(geometry.x, "single"), KS)
     assert all(same(*pair) for pair in zip(single_cuts(geometry.tree, KS), expected.T, strict=True))
 
 
 def test_every_number_of_clusters_can_be_cut_though_all_heights_are_equal() -> None:
-    geometry = Geometry.of(np.eye(12))
+    geometry = ViewGeometry.of(np.eye(12))
     for cuts in (linkage_cuts(geometry, "average", KS[:4]), single_cuts(geometry.tree, KS[:4])):
         assert [by_size(cut)[1] for cut in cuts] == KS[:4]
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_spanning_tree_is_as_short_as_that_of_scipy(seed: int) -> None:
-    geometry = Geometry.of(rows(80, 4, seed))
+    geometry = ViewGeometry.of(rows(80, 4, seed))
     tree = geometry.tree
     assert tree.lengths.sum() == pytest.approx(minimum_spanning_tree(geometry.distances).sum())
     assert (np.diff(tree.lengths) >= 0).all()
@@ -55,7 +55,7 @@ def test_spanning_tree_is_as_short_as_that_of_scipy(seed: int) -> None:
 
 
 def test_smoothed_tree_lengthens_edges_of_lonely_rows() -> None:
-    geometry = Geometry.of(np.concatenate([rows(50, 2, seed=3), [[30.0, 0.0]]]))
+    geometry = ViewGeometry.of(np.concatenate([rows(50, 2, seed=3), [[30.0, 0.0]]]))
     smoothed = geometry.smoothed_tree(5)
     ends = geometry.reach(5)[smoothed.edges].max(axis=1)
     assert np.allclose(smoothed.lengths, np.maximum(geometry.distances[tuple(smoothed.edges.T)], ends))
@@ -80,19 +80,19 @@ def slow_genie(tree: SpanningTree, k: int, gini: float) -> Labels:
 @pytest.mark.parametrize("gini", [0.1, 0.3, 0.5, 1.0])
 @pytest.mark.parametrize("seed", range(3))
 def test_genie_is_what_its_definition_says(seed: int, gini: float) -> None:
-    tree = Geometry.of(rows(50, 2, seed) ** 3).tree
+    tree = ViewGeometry.of(rows(50, 2, seed) ** 3).tree
     ks = [2, 3, 4, 7, 12, 25]
     assert all(same(cut, slow_genie(tree, k, gini)) for k, cut in zip(ks, genie_cuts(tree, ks, gini=gini), strict=True))
 
 
 def test_genie_of_no_limit_is_single_linkage() -> None:
-    tree = Geometry.of(rows(70, 2, seed=5)).tree
+    tree = ViewGeometry.of(rows(70, 2, seed=5)).tree
     assert all(same(*pair) for pair in zip(genie_cuts(tree, KS, gini=1.0), single_cuts(tree, KS), strict=True))
 
 
 def test_genie_without_leaves_joins_each_leaf_to_its_neighbour() -> None:
     x, truth = blobs(n=120)
-    tree = Geometry.of(x).smoothed_tree(5)
+    tree = ViewGeometry.of(x).smoothed_tree(5)
     (labels,) = genie_cuts(tree, [4], gini=0.3, skip_leaves=True)
     assert adjusted_rand_score(truth, labels) == 1.0
     leaves = np.flatnonzero(np.bincount(tree.edges.ravel()) == 1)
@@ -107,6 +107,6 @@ def test_genie_without_leaves_skips_numbers_that_the_inner_rows_do_not_allow() -
 
 def test_linkages_that_follow_neighbours_find_rings() -> None:
     x, truth = rings()
-    tree = Geometry.of(x).tree
+    tree = ViewGeometry.of(x).tree
     for (labels,) in (single_cuts(tree, [2]), genie_cuts(tree, [2], gini=0.5)):
         assert adjusted_rand_score(truth, labels) == 1.0

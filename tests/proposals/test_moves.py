@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from coterie.proposals import Proposal, fit_views, moved
-from coterie.proposals.partitions import Floats, by_size
+from coterie.judged.candidates.candidate import Proposal, by_size
+from coterie.judged.refine import moved
+from coterie.judged.space import Floats, fit_views
 from tests.proposals.sets import blobs, rings
 
 MOST = 20

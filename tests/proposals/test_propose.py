@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
-from coterie.proposals import Algorithm, Effort, Proposal, propose
-from coterie.proposals.ladder import ladder
-from coterie.proposals.partitions import RULES, Floats, by_size, distinct
+from coterie.judged.candidates.candidate import RULES, Algorithm, Proposal, by_size, distinct
+from coterie.judged.candidates.registry import Effort, ladder, propose
+from coterie.judged.space import Floats
 from tests.proposals.sets import blobs, rings, slanted
 
 EFFORTS: tuple[Effort, ...] = get_args(Effort)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm, rankdata
 
-from coterie.proposals.partitions import Floats
-from coterie.proposals.views import View, fit_views, views_of
+from coterie.judged.space import Floats, View, fit_views, views_of
 
 
 def normal(n: int = 300, d: int = 4, seed: int = 0) -> Floats:

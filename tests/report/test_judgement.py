@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_blobs
 
 from coterie import Coterie
-from coterie.data.tables import Table
 from coterie.errors import InputError
-from coterie.estimators.coterie import ANOTHER
-from coterie.evidence import rand_indices
-from coterie.proposals import Algorithm
-from coterie.report import render_report
-from coterie.report.alternatives import ALTERNATIVES, alternatives_of
-from coterie.report.charts import membership_histogram, silhouettes
+from coterie.judged.candidates.candidate import Algorithm
+from coterie.judged.estimator import ANOTHER
+from coterie.judged.features.table import rand_indices
 from coterie.report.findings import gather
-from coterie.report.judgement import FAMILIES, described, judgement_of
+from coterie.report.page import render_report
 from coterie.report.profile import describe_clusters, feature_statistics
+from coterie.report.sections import membership_histogram, silhouettes
+from coterie.report.selection import ALTERNATIVES, FAMILIES, alternatives_of, described, judgement_of
+from coterie.tables.table import Table
 from tests.report.test_report import FakeClusterer, Structure, points_of, wine
 
 N_FAR = 4

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.estimators.attention_based import AttentionBasedClustering
-from coterie.report.kernel import SIDE, STRIP, kernel_pictures
-from coterie.report.palette import cluster_colours
+from coterie.amortized.abc.estimator import AttentionBasedClustering
+from coterie.report.formatting import cluster_colours
+from coterie.report.sections import SIDE, STRIP, kernel_pictures
 
 
 class Kernelled:
@@ -31,7 +31,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         pictures.append(pixels)
         return ""
 
-    monkeypatch.setattr("coterie.report.kernel.image_png", draw)
+    monkeypatch.setattr("coterie.report.sections.image_png", draw)
     return pictures
 
 

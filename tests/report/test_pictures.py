@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from coterie.data.tables import Table, as_table
 from coterie.errors import InputError
-from coterie.report import pictures, render_report
+from coterie.report import images as pictures
 from coterie.report.findings import gather
-from coterie.report.pictures import DOUBTFUL, MOST_BYTES, TYPICAL, Pictures, draw_pictures
-from coterie.report.png import image_png
+from coterie.report.images import DOUBTFUL, MOST_BYTES, TYPICAL, Pictures, draw_pictures, image_png
+from coterie.report.page import render_report
+from coterie.tables.table import Table, as_table
 from tests.report.test_report import FakeClusterer, Structure, page_of, points_of
 
 

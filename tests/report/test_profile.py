@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coterie.data.tables import Table, TableEncoder, as_table
 from coterie.report.findings import Findings, cell_text, gather, thinned
+from coterie.report.formatting import enumeration, name_parts, number, percent, short_names, shorten
 from coterie.report.profile import (
     ClusterProfile,
     Trait,
@@ -18,7 +18,8 @@ from coterie.report.profile import (
     telling_features,
 )
 from coterie.report.sections import heat_map
-from coterie.report.wording import enumeration, name_parts, number, percent, short_names, shorten
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Table, as_table
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,13 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine, make_blobs
 
 from coterie import TCC
-from coterie.data.tables import Table, TableEncoder, as_table
 from coterie.errors import InputError
-from coterie.report import render_report
-from coterie.report.charts import axis_over, training_curve
-from coterie.report.palette import cluster_colours
-from coterie.report.png import image_png, indexed_png
+from coterie.report.formatting import cluster_colours
+from coterie.report.images import image_png, indexed_png
+from coterie.report.page import render_report
+from coterie.report.sections import axis_over, training_curve
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Table, as_table
 
 _VOID = {"meta", "img", "wbr", "br", "link", "input"}
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Generator
 
+from coterie.amortized.tasks.synthetic import CircleTasks, crossing
 from coterie.config import from_dict
 from coterie.errors import ConfigError
-from coterie.tasks import TASKS
-from coterie.tasks.circles import CircleTasks, crossing
+from coterie.recipes import TASKS
 
 
 def seeded(seed: int = 0) -> Generator:

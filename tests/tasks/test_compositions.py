@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator
 
+from coterie.amortized.tasks import classes as compositions
+from coterie.amortized.tasks.classes import fewest_classes, sample_composition
 from coterie.errors import InputError
-from coterie.tasks import compositions
-from coterie.tasks.compositions import fewest_classes, sample_composition
 
 
 def seeded(seed: int = 0) -> Generator:

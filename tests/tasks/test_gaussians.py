@@ -9,9 +9,9 @@ from scipy.stats import kstest
 from torch import Generator, Tensor
 from torch.distributions import Categorical, Independent, MixtureSameFamily, Normal
 
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, oracle_log_likelihood
 from coterie.errors import ConfigError
-from coterie.structures import TaskBatch
-from coterie.tasks.gaussians import MixturesOfGaussians, oracle_log_likelihood
+from coterie.nn.model import TaskBatch
 
 
 def generator(seed: int = 0) -> Generator:

@@ -6,10 +6,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, chosen
 from coterie.errors import ConfigError, InputError
-from coterie.structures import TaskSampler
-from coterie.tasks.classes import Catalogue, Instances, chosen
-from coterie.tasks.images import Distortion, ImageTasks
+from coterie.nn.model import TaskSampler
 
 N_GROUPS, N_CLASSES, N_MEMBERS = 2, 4, 6
 CLASSES = torch.arange(N_CLASSES).repeat_interleave(N_MEMBERS).repeat(N_GROUPS)

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.tasks.labelled import ListedTasks, padded
 from coterie.errors import InputError
-from coterie.structures import TaskSampler
-from coterie.tasks.listed import ListedTasks, padded
+from coterie.nn.model import TaskSampler
 
 
 def seeded(seed: int = 0) -> Generator:

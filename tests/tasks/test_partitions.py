@@ -8,8 +8,8 @@ from scipy.special import gammaln
 from scipy.stats import binom, chisquare
 from torch import Generator, Tensor
 
+from coterie.amortized.tasks.synthetic import check_sizes, sample_partitions, sample_set_size
 from coterie.errors import ConfigError
-from coterie.tasks.partitions import check_sizes, sample_partitions, sample_set_size
 
 
 def generator(seed: int = 0) -> Generator:

@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Generator
 
+from benchmarks.data.tasks import EmbeddingTasks, OmniglotTasks, VectorTasks
+from coterie.amortized.tasks.classes import Instances
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError
-from coterie.structures import TaskSampler
-from coterie.tasks import TASKS
-from coterie.tasks.classes import Instances
-from coterie.tasks.embeddings import EmbeddingTasks, VectorTasks
-from coterie.tasks.omniglot import OmniglotTasks
+from coterie.nn.model import TaskSampler
+from coterie.recipes import TASKS
 
 needs_data = pytest.mark.skipif(
     not os.environ.get("COTERIE_DATA"), reason="COTERIE_DATA, the folder of benchmark data, is not set"

@@ -7,10 +7,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from coterie.amortized.tasks.synthetic import Arcs, WarpedGaussians, around_ellipse, rotate
 from coterie.errors import ConfigError
-from coterie.ops.turns import rotate
-from coterie.structures import TaskBatch
-from coterie.tasks.shapes import Arcs, WarpedGaussians, around_ellipse
+from coterie.nn.model import TaskBatch
 
 BOTH = pytest.mark.parametrize("paper_eq16", [False, True])
 

@@ -11,20 +11,27 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.structures import TaskSampler
-from coterie.tasks import TASKS
-from coterie.tasks.universal import DrawnSet, UniversalTasks
-from coterie.tasks.universal.bodies import FLATS, SOLIDS
-from coterie.tasks.universal.columns import KINDS, STYLES, draw_dress
-from coterie.tasks.universal.curves import CURVES, thin
-from coterie.tasks.universal.dice import Dice
-from coterie.tasks.universal.geometric import PLANS
-from coterie.tasks.universal.layouts import LAYOUTS
-from coterie.tasks.universal.members import LEAST_MEMBERS, Members, draw_shares, share_out
-from coterie.tasks.universal.recoverable import MOST_ASKED, Draft, look, settle, standardised
-from coterie.tasks.universal.strays import add_strays
-from coterie.tasks.universal.tables import SORTS
-from coterie.tasks.universal.wanted import SOFT, Wanted
+from coterie.judged.prior.geometric import LAYOUTS, PLANS
+from coterie.judged.prior.sampling import (
+    LEAST_MEMBERS,
+    MOST_ASKED,
+    SOFT,
+    Dice,
+    Draft,
+    Members,
+    Wanted,
+    add_strays,
+    draw_shares,
+    look,
+    settle,
+    share_out,
+    standardised,
+)
+from coterie.judged.prior.shapes import CURVES, FLATS, SOLIDS, thin
+from coterie.judged.prior.tables import KINDS, SORTS, STYLES, draw_dress
+from coterie.judged.prior.universal import DrawnSet, UniversalTasks
+from coterie.nn.model import TaskSampler
+from coterie.recipes import TASKS
 
 SMALL = UniversalTasks(min_points=50, max_points=250)
 MANY = 350

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Generator
 
-from coterie.tasks.gaussians import MixturesOfGaussians
-from coterie.training import generator_on, point_batches, task_batches, view_batches
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians
+from coterie.training.batches import generator_on, point_batches, task_batches, view_batches
 
 
 def generator(seed: int = 1) -> Generator:

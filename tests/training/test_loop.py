@@ -11,8 +11,8 @@ import torch
 from torch import Generator, Tensor, nn
 
 from coterie.errors import ConfigError, TrainingError
-from coterie.structures import Loss
-from coterie.training import Progress, TrainConfig, rate_at, train
+from coterie.nn.model import Loss
+from coterie.training.loop import Progress, TrainConfig, rate_at, train
 
 
 class Line(nn.Module):

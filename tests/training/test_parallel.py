@@ -10,7 +10,8 @@ import pytest
 from torch import Generator, Tensor
 
 from coterie.errors import TrainingError
-from coterie.training import parallel, train
+from coterie.training import distributed as parallel
+from coterie.training.loop import train
 from tests.training.toy import (
     CASES,
     Share,

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from coterie.errors import ConfigError
-from coterie.training import TrainConfig, rate_at
+from coterie.training.loop import TrainConfig, rate_at
 
 
 def test_rates_rise_then_fall() -> None:

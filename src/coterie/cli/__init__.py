@@ -8,7 +8,7 @@ import typer
 
 from coterie import __version__
 from coterie.cli import options
-from coterie.cli.requests import ClusterRequest, LearnRequest, PredictRequest, Reading, Writing
+from coterie.cli.inputs import ClusterRequest, LearnRequest, PredictRequest, Reading, Writing
 
 __all__ = ["app"]
 
@@ -120,7 +120,7 @@ def cluster(
         seed=seed,
         image=image,
     )
-    _run("coterie.cli.clustering", request)
+    _run("coterie.cli.cluster", request)
 
 
 @app.command(epilog=_examples(_PREDICT_EXAMPLES))
@@ -148,7 +148,7 @@ def predict(
         reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids),
         writing=Writing(rows=output, append=append, force=force, quiet=quiet, json=json),
     )
-    _run("coterie.cli.predicting", request)
+    _run("coterie.cli.predict", request)
 
 
 @app.command(epilog=_examples(_LEARN_EXAMPLES))
@@ -186,7 +186,7 @@ def learn(
         steps=steps,
         seed=seed,
     )
-    _run("coterie.cli.learning", request)
+    _run("coterie.cli.learn", request)
 
 
 def _run(module: str, request: ClusterRequest | PredictRequest | LearnRequest) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coterie.cli.requests import IMAGE_STEPS, STEPS
+from coterie.cli.inputs import IMAGE_STEPS, STEPS
 
 File = Annotated[
     str,

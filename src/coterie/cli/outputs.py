@@ -7,9 +7,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import final
 
-from coterie.cli.requests import Writing
-from coterie.data.binary import pyarrow
+from coterie.cli.inputs import Writing
 from coterie.errors import InputError, OutputError
+from coterie.tables.readers.binary import pyarrow
 
 _ENDINGS = {
     "--output": (".csv", ".tsv", ".parquet"),

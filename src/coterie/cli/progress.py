@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from coterie.training import Progress
+from coterie.training.loop import Progress
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 OnStep: TypeAlias = Callable[[str], None]

@@ -11,11 +11,11 @@ from rich import box
 from rich.console import Console
 from rich.table import Table as TextTable
 
+from coterie.cli.inputs import Writing
 from coterie.cli.progress import Narrator
-from coterie.cli.requests import Writing
-from coterie.data.columns import Array
 from coterie.errors import TableError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.tables.table import Array
 
 _WIDTH_OUTSIDE_TERMINALS = 100
 

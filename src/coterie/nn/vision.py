@@ -3,16 +3,82 @@
 Letters: B sets, N elements, D numbers per element, E numbers per encoded element.
 """
 
+import math
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import Final, Literal, get_args
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
+from torch.nn.functional import affine_grid, grid_sample
 
 from coterie.errors import ConfigError
-from coterie.nn.resnet import STAGES, residual_network
-from coterie.ops.distortion import AMOUNTS, distorted
+
+AMOUNTS = 7
+"""Numbers from -1 to 1 that say how one image is distorted: two stretches, two slants, two shifts and a turn."""
+
+
+def distorted(
+    images: Float[Tensor, "M C H W"],
+    amounts: Float[Tensor, "7 M"],
+    *,
+    turn_by: float,
+    stretched: float,
+    shifted: float,
+) -> Float[Tensor, "M C H W"]:
+    """All images, each distorted by its amounts, in degrees and in shares of its size; zeros come in from outside."""
+    along, across, slant, tilt, right, down, turn = amounts
+    angle = math.radians(turn_by) * turn
+    rotation = torch.stack([angle.cos(), -angle.sin(), angle.sin(), angle.cos()], dim=1).reshape(-1, 2, 2)
+    identity = torch.eye(2, device=images.device)
+    stretch = identity + stretched * torch.stack([along, slant, tilt, across], dim=1).reshape(-1, 2, 2)
+    # The grid runs from -1 to 1 along both sides, however long they are; a turn needs pixels.
+    pixels = torch.tensor([float(images.shape[3]), float(images.shape[2])], device=images.device)
+    matrix = (rotation @ stretch) * pixels / pixels.unsqueeze(1)
+    shift = 2 * shifted * torch.stack([right, down], dim=1)
+    theta = torch.cat([matrix, shift.unsqueeze(2)], dim=2)
+    grid = affine_grid(theta, list(images.shape), align_corners=False)
+    return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
+
+
+STAGES: Final = {"resnet18": (2, 2, 2, 2), "resnet34": (3, 4, 6, 3)}
+"""Blocks of each stage; the first keeps the size of images, each of the others halves it and doubles the channels."""
+
+
+class Block(nn.Module):
+    """Two convolutions, and the way around them."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.way = nn.Sequential(
+            nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+            nn.ReLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False),
+            nn.BatchNorm2d(after),
+        )
+        is_same = stride == 1 and before == after
+        shrunk = nn.Sequential(nn.Conv2d(before, after, 1, stride=stride, bias=False), nn.BatchNorm2d(after))
+        self.around: nn.Module = nn.Identity() if is_same else shrunk
+
+    def forward(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N D P Q"]:
+        """Both ways together."""
+        return torch.relu(self.way(x) + self.around(x))
+
+
+def residual_network(kind: str, in_channels: int, channels: int) -> tuple[nn.Sequential, int]:
+    """The network, of so many channels in its first stage, and how many features it gives."""
+    widths = [channels * 2**stage for stage in range(len(STAGES[kind]))]
+    layers: list[nn.Module] = [
+        nn.Conv2d(in_channels, channels, 3, padding=1, bias=False),
+        nn.BatchNorm2d(channels),
+        nn.ReLU(),
+    ]
+    for (before, after), count in zip(pairwise([channels, *widths]), STAGES[kind], strict=True):
+        layers += [Block(before, after, 1 if after == channels else 2)]
+        layers += [Block(after, after, 1) for _ in range(count - 1)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), widths[-1]
+
 
 Encoder = Literal["identity", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"]
 VIEW_TURNED, VIEW_STRETCHED, VIEW_SHIFTED = 10.0, 0.1, 0.05

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from coterie.errors import InputError
-from coterie.ops.partition import by_size
+from coterie.ops.partitions import by_size
 
 CUTS = tuple(cut / 100 for cut in range(5, 100, 5))
 """Cuts to choose from."""

@@ -8,10 +8,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.categories import MISSING_LEVEL
-from coterie.data.tables import Feature, Table, TableEncoder
 from coterie.errors import InputError
-from coterie.report.wording import number, percent, short_names, shorten
+from coterie.report.formatting import number, percent, short_names, shorten
+from coterie.tables.encoder import MISSING_LEVEL, Feature, TableEncoder
+from coterie.tables.table import Table
 
 SEED = 20_240_917
 OUTLIER = -1

@@ -9,20 +9,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 import coterie
-from coterie.data.tables import Table
-from coterie.estimators.tcc import TCC
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.report.alternatives import Alternative, alternatives_of
-from coterie.report.charts import Silhouettes, membership_histogram, silhouettes, training_curve
 from coterie.report.findings import Findings, FittedClusterer, gather, matching
-from coterie.report.judgement import Judgement, judgement_of
-from coterie.report.kernel import KernelClusterer, kernel_pictures
-from coterie.report.palette import cluster_colours
-from coterie.report.pictures import draw_pictures
+from coterie.report.formatting import cluster_colours, count, enumeration, name_parts, number, percent, shorten
+from coterie.report.images import draw_pictures
 from coterie.report.profile import describe_clusters, feature_statistics, telling_features
 from coterie.report.projection import HEIGHT, WIDTH, Map, draw_map
-from coterie.report.sections import cluster_cards, confusion_table, heat_map, row_texts, run_table
-from coterie.report.wording import count, enumeration, name_parts, number, percent, shorten
+from coterie.report.sections import (
+    KernelClusterer,
+    Silhouettes,
+    cluster_cards,
+    confusion_table,
+    heat_map,
+    kernel_pictures,
+    membership_histogram,
+    row_texts,
+    run_table,
+    silhouettes,
+    training_curve,
+)
+from coterie.report.selection import Alternative, Judgement, alternatives_of, judgement_of
+from coterie.tables.table import Table
+from coterie.tcc.estimator import TCC
 
 _TIP_COLUMNS = 4
 _NOTES_IN_SIGHT = 8

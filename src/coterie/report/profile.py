@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.data.tables import Feature
 from coterie.report.findings import SHARES, Findings, mean_text
-from coterie.report.wording import shorten
+from coterie.report.formatting import shorten
+from coterie.tables.encoder import Feature
 
 # Below this the difference is too small to be called a trait (Cohen's "medium" effect).
 NOTABLE = 0.5

@@ -7,13 +7,12 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
-from coterie.data.tables import Table
-from coterie.estimators.tcc import TCC
-from coterie.report.charts import Axis, axis_over
 from coterie.report.findings import OUTLIER, SEED, Findings, FittedClusterer, some_rows, thinned, was_trained
-from coterie.report.palette import Colour
-from coterie.report.png import indexed_png
-from coterie.report.wording import percent
+from coterie.report.formatting import Colour, percent
+from coterie.report.images import indexed_png
+from coterie.report.sections import Axis, axis_over
+from coterie.tables.table import Table
+from coterie.tcc.estimator import TCC
 
 MAP_ROWS = 5_000
 LEARNED_ROWS = 2_000

@@ -1,8 +1,7 @@
 """The one optimisation loop: how fast, for how long, over which batches, and how to go on after an interruption."""
 
 from coterie.training.batches import generator_on, point_batches, task_batches, view_batches
-from coterie.training.loop import Progress, train
-from coterie.training.settings import TrainConfig, rate_at
+from coterie.training.loop import Progress, TrainConfig, rate_at, train
 
 __all__ = [
     "Progress",

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Generator, Tensor
 
-from coterie.structures import PointBatch, TaskBatch, TaskSampler, ViewBatch
+from coterie.nn.model import PointBatch, TaskBatch, TaskSampler, ViewBatch
 
 
 def point_batches(

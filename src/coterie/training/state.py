@@ -13,9 +13,9 @@ import torch
 from torch import Generator, Tensor
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
-from coterie.data.files import write_atomically
 from coterie.errors import OutputError, TrainingError
-from coterie.training.parallel import gather, leads, n_processes, own_row
+from coterie.files import write_atomically
+from coterie.training.distributed import gather, leads, n_processes, own_row
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"

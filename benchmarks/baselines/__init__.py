@@ -1,0 +1,40 @@
+"""Methods that Coterie is compared with and does not offer; ``register`` lets recipes train them."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks.baselines.cc import CcModel
+from benchmarks.baselines.mice import MiceModel
+from benchmarks.baselines.moco import MocoModel
+from benchmarks.baselines.ncp import NcpModel
+from benchmarks.baselines.set_transformer import ActStModel, SetTransformerModel
+from benchmarks.baselines.swav import SwavModel
+from benchmarks.data.tasks import EmbeddingTasks, OmniglotTasks
+from coterie.nn.model import ClusterModel, SetModel
+from coterie.recipes import NETWORKS, TASKS
+
+MODELS: dict[str, type[ClusterModel[Any]]] = {
+    "act-st": ActStModel,
+    "cc": CcModel,
+    "mice": MiceModel,
+    "moco": MocoModel,
+    "ncp": NcpModel,
+    "set-transformer": SetTransformerModel,
+    "swav": SwavModel,
+}
+"""Every baseline network by the name that checkpoints carry."""
+
+WEIGHTS = Path(__file__).parent / "weights"
+"""Folder of the weights of baselines."""
+
+
+def weights_path(name: str) -> str | Path:
+    """File of a baseline's weights; the name itself if they are not a baseline's."""
+    path = WEIGHTS / f"{name}.safetensors"
+    return path if path.exists() else name
+
+
+def register() -> None:
+    """Let recipes name the baseline networks, and the tasks that are made of benchmark images."""
+    NETWORKS.update({name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)})
+    TASKS.update({"embeddings": EmbeddingTasks, "omniglot": OmniglotTasks})

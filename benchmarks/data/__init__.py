@@ -1,0 +1,1 @@
+"""Real data for benchmarks, read from the folder COTERIE_DATA."""

@@ -1,0 +1,1 @@
+"""What DAC, ABC and AMCP share: estimator base, filtering, labelled tasks, feature matching."""

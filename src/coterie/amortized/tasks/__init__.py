@@ -1,0 +1,1 @@
+"""Samplers of labelled data sets that set networks are trained on."""

@@ -1,0 +1,11 @@
+"""ClAM: prototypes as associative memories, trained by gradient descent on the data. Start at estimator.py."""
+
+from coterie.methods import Method, Option
+
+METHOD = Method(
+    name="clam",
+    estimator="coterie.clam.estimator:ClAM",
+    summary="prototypes as associative memories, trained on the data itself",
+    options=(Option("--scaling", "scaling", "How number columns are scaled", choices=("robust", "standard", "none")),),
+    network="coterie.clam.model:ClamModel",
+)

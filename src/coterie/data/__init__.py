@@ -1,1 +1,0 @@
-"""Real data: reading files, turning tables into numbers, and the benchmark sets."""

@@ -1,0 +1,1 @@
+"""Folders and arrays of images, brought to the size that a network takes."""

@@ -1,0 +1,1 @@
+"""Candidate partitions from classical algorithms; the registry lists them all."""

@@ -1,0 +1,1 @@
+"""Numbers that describe a candidate partition, as named columns for the judge."""

@@ -1,0 +1,1 @@
+"""Synthetic data sets that the judge is trained on."""

@@ -1,0 +1,150 @@
+"""How numbers, shares and names are written on the page."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+def number(value: float) -> str:
+    """Write a number with four significant digits, thousands set apart, or `missing`."""
+    if not math.isfinite(value):
+        return "missing" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    size = abs(value)
+    if size and (size >= 1e9 or size < 1e-4):
+        text = f"{value:.2e}"
+    elif size >= 1000 or value == round(value):
+        text = f"{value:,.0f}"
+    else:
+        decimals = 3 - math.floor(math.log10(size))
+        text = f"{value:.{decimals}f}".rstrip("0").rstrip(".")
+    return text.replace("-", "−")
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage; never round something to nothing, or less than all to all."""
+    if not math.isfinite(share):
+        return "–"
+    # A difference of sums may end a hair below zero, which would be written as -0%.
+    share = max(0.0, share)
+    if 0 < share < 0.01:
+        return "<1%"
+    if 0.99 < share < 1:
+        return ">99%"
+    return f"{100 * share:.0f}%"
+
+
+def count(n: int, noun: str) -> str:
+    """Write `1 row`, `2 rows`, `12,345 rows`."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def shorten(text: str, length: int = 32) -> str:
+    """Cut a long text: between words if it has any, else in the middle, since both ends tell names apart."""
+    if len(text) <= length:
+        return text
+    whole_words = text[:length].rpartition(" ")[0].rstrip(" ,;:(-")
+    if len(whole_words) > length // 2:
+        return f"{whole_words}…"
+    head = (length - 1) * 2 // 3
+    return f"{text[:head].rstrip()}…{text[-(length - 1 - head) :].lstrip()}"
+
+
+def short_names(names: Sequence[str], length: int = 28) -> dict[str, str]:
+    """Shorten names so that they stay different: those that would look alike lose what they share."""
+    short = {name: shorten(name, length) for name in names}
+    alike: dict[str, list[str]] = {}
+    for name, text in short.items():
+        alike.setdefault(text, []).append(name)
+    for group in alike.values():
+        if len(group) > 1:
+            begin = max(_shared_beginning(group) - length // 3, 0)
+            end = _shared_beginning([name[::-1] for name in group])
+            short |= {name: f"…{shorten(name[begin : len(name) - end], length)}…" for name in group}
+    return short
+
+
+def _shared_beginning(texts: Sequence[str]) -> int:
+    """Return how many first characters all texts share: those of the first and the last by the alphabet."""
+    pairs = zip(min(texts), max(texts), strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
+
+
+def name_parts(text: str) -> list[str]:
+    """Split a name where it may go on in the next line: after underlines, slashes and dots."""
+    return re.findall(r"[^_/.]*[_/.]+|[^_/.]+", text)
+
+
+def enumeration(parts: Sequence[str]) -> str:
+    """Join words as prose: `a`, `a and b`, `a, b and c`."""
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
+
+
+# Lightness, chroma and hue (OKLCH). Neighbours in the list differ in lightness as well as in hue, so that
+# they stay apart where red and green, or blue and purple, look alike.
+_BY_HAND = (
+    (0.53, 0.125, 250.0),  # blue
+    (0.74, 0.150, 70.0),  # orange
+    (0.60, 0.120, 165.0),  # green
+    (0.58, 0.190, 35.0),  # vermilion
+    (0.70, 0.110, 345.0),  # pink
+    (0.74, 0.110, 225.0),  # sky
+    (0.44, 0.120, 295.0),  # indigo
+    (0.68, 0.130, 110.0),  # olive
+    (0.46, 0.130, 5.0),  # wine
+    (0.72, 0.090, 190.0),  # teal
+    (0.48, 0.075, 75.0),  # brown
+    (0.64, 0.140, 305.0),  # violet
+)
+_GOLDEN_ANGLE = 137.508
+_TIERS = ((0.58, 0.12), (0.72, 0.10), (0.46, 0.10))
+
+
+@dataclass(frozen=True)
+class Colour:
+    """One cluster's colour on light and on dark paper, as hexadecimal codes."""
+
+    light: str
+    dark: str
+
+
+def cluster_colours(n: int) -> list[Colour]:
+    """Return `n` colours: twelve chosen by hand, the further ones by turning the hue by the golden angle."""
+    return [_pair(*_lightness_chroma_hue(i)) for i in range(n)]
+
+
+def _lightness_chroma_hue(i: int) -> tuple[float, float, float]:
+    if i < len(_BY_HAND):
+        return _BY_HAND[i]
+    lightness, chroma = _TIERS[i % len(_TIERS)]
+    return lightness, chroma, (20.0 + _GOLDEN_ANGLE * i) % 360.0
+
+
+def _pair(lightness: float, chroma: float, hue: float) -> Colour:
+    # On dark paper the same order of lightness is kept within a brighter, narrower range.
+    return Colour(_hex(lightness, chroma, hue), _hex(0.60 + 0.62 * (lightness - 0.44), chroma, hue))
+
+
+def _hex(lightness: float, chroma: float, hue: float) -> str:
+    """Convert OKLCH to the nearest sRGB code (Ottosson 2020)."""
+    a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
+    to_lms = np.array(
+        [
+            [1, 0.3963377774, 0.2158037573],
+            [1, -0.1055613458, -0.0638541728],
+            [1, -0.0894841775, -1.2914855480],
+        ]
+    )
+    to_rgb = np.array(
+        [
+            [4.0767416621, -3.3077115913, 0.2309699292],
+            [-1.2684380046, 2.6097574011, -0.3413193965],
+            [-0.0041960863, -0.7034186147, 1.7076147010],
+        ]
+    )
+    linear = np.clip(to_rgb @ (to_lms @ np.array([lightness, a, b])) ** 3, 0, 1)
+    srgb = np.where(linear <= 0.0031308, 12.92 * linear, 1.055 * linear ** (1 / 2.4) - 0.055)
+    red, green, blue = np.rint(255 * srgb).astype(int)
+    return f"#{red:02x}{green:02x}{blue:02x}"

@@ -1,0 +1,1 @@
+"""One reader per file format; read_table picks the right one."""
