@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 
 from coterie import AttentionBasedClustering
 from coterie.images.folders import read_images
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 
 
 def write_digits(folder: Path) -> tuple[Path, Path]:

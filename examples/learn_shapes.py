@@ -12,7 +12,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from coterie import DAC
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 
 Set = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 

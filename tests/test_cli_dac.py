@@ -21,8 +21,8 @@ from coterie.cli import cluster as methods
 from coterie.config import to_dict
 from coterie.methods import load
 from coterie.nn.model import build
+from coterie.progress import Progress
 from coterie.tables.table import as_table
-from coterie.training.loop import Progress
 
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
 

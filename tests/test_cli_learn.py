@@ -13,8 +13,8 @@ from coterie import recipes
 from coterie.__main__ import main
 from coterie.checkpoint import load_checkpoint
 from coterie.cli import learn as learning
+from coterie.progress import Progress
 from coterie.recipes import Recipe, run_recipe
-from coterie.training.loop import Progress
 
 _TOY = """
 name = "toy-v1"

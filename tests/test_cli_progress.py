@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from coterie.cli.progress import Narrator, time_in_words
-from coterie.training.loop import Progress
+from coterie.cli.progress import Narrator
+from coterie.progress import Progress, format_seconds
 
 
 class Clock:
@@ -94,5 +94,5 @@ def test_quiet_on_terminals(capsys: pytest.CaptureFixture[str], clock: Clock) ->
 @pytest.mark.parametrize(
     ("seconds", "words"), [(0.2, "0 s"), (89, "89 s"), (90, "2 min"), (3600, "60 min"), (9000, "2.5 h")]
 )
-def test_time_in_words(seconds: float, words: str) -> None:
-    assert time_in_words(seconds) == words
+def test_format_seconds(seconds: float, words: str) -> None:
+    assert format_seconds(seconds) == words

@@ -21,8 +21,8 @@ from coterie.errors import ConfigError, InputError, OutputError, TrainingError, 
 from coterie.judged.prior.universal import UniversalTasks
 from coterie.nn.model import TaskBatch, TaskSampler
 from coterie.pretrained import registry
+from coterie.progress import Progress
 from coterie.recipes import Recipe, read_recipe, recipe_from, run_recipe, seconds_trained
-from coterie.training.loop import Progress
 from recipes.register import register
 from tests.conftest import MODELS
 from tests.training.toy import all_end_well, in_process

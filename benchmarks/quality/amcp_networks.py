@@ -40,7 +40,7 @@ from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussia
 from coterie.base import one_thread
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import SetModel, TaskSampler
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 
 OUT: Final = Path("benchmarks/results/amcp_networks.jsonl")
 MINUTES: Final = 2.0

@@ -22,10 +22,11 @@ from benchmarks.quality.records import Floats, LabelledTable, Record, Setting
 from coterie.clam.estimator import ClAM
 from coterie.clam.model import ClamModel
 from coterie.clam.search import Run, build, make_plan, search
+from coterie.progress import Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import as_table
 from coterie.training.batches import point_batches
-from coterie.training.loop import Progress, train
+from coterie.training.loop import train
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 

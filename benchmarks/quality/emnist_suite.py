@@ -47,9 +47,10 @@ from coterie.errors import InputError
 from coterie.nn.density import StatisticianHead
 from coterie.nn.model import build
 from coterie.ops.partitions import Clustering
+from coterie.progress import Progress
 from coterie.recipes import held_out_loss
 from coterie.training.batches import task_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 OUT: Final = Path("benchmarks/results/emnist.jsonl")
 TEST_SETS: Final = {SMALL: 100, LARGE: 30}

@@ -21,9 +21,10 @@ from coterie.amortized.tasks.classes import Instances
 from coterie.errors import ConfigError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 from coterie.nn.model import Score, SetModel, TaskBatch, TaskSampler, build
+from coterie.progress import Progress
 from coterie.recipes import held_out_loss
 from coterie.training.batches import task_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 SEED: Final = 0
 """Of first weights, of the sets that are trained on, and of whatever a method draws for a set."""

@@ -1,9 +1,12 @@
-"""What all estimators share: tables in, labels out, files in between."""
+"""BaseClusterer, the scikit-learn face of every method: tables in, labels out, model files, seeds, threads."""
 
+import inspect
+import re
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,109 +22,153 @@ from torch import Generator, Tensor
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import InputError, WeightsError
+from coterie.progress import Callback, combined_callback
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table, as_table, image_shape
+from coterie.validation import Constraints, check_parameters
 
-
-def generator_from(random_state: Any, device: torch.device) -> Generator:
-    """A torch generator of its own, seeded from scikit-learn's idea of a random state; no global state is touched."""
-    if random_state is None:  # for which scikit-learn would take numpy's global state
-        random_state = np.random.RandomState()
-    try:
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    except ValueError as error:
-        raise InputError(
-            f"random_state must be a whole number, a RandomState or None; got {random_state!r}."
-        ) from error
-    return Generator(device=device).manual_seed(seed)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread of the processor, whatever is set outside.
-
-    The products here are many and small: threads would wait for each other most of the time (thirty times slower on a
-    busy machine of two cores), and sums split among threads would make results depend on their number.
-    """
-    before = torch.get_num_threads()
-    with _thread_pools().limit(limits=1):
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    """The thread pools of the libraries, which are all loaded by now; to look for them takes milliseconds."""
-    return ThreadpoolController()
-
-
-def device_from(name: str) -> torch.device:
-    """The device to compute on; "auto" takes a GPU where there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
+_SHARED_PARAMETERS = {
+    "device": 'str\n"auto" (a GPU if there is one), "cpu", "cuda", ...',
+    "random_state": "int, RandomState or None\nThe same seed gives the same result.",
+    "verbose": "bool\nPrint progress to the standard error.",
+    "callback": "callable, optional\nCalled with a ``coterie.progress.Progress`` as the work proceeds.",
+}
+_SHARED_ATTRIBUTES = {
+    "labels_": "array (n,)\nCluster of each row; the largest cluster is 0.",
+    "n_clusters_": "int\nNumber of clusters.",
+    "probabilities_": "array (n, n_clusters_)\nMembership probabilities of the training rows.",
+    "cluster_centers_": (
+        "array (n_clusters_, n_encoded)\nMean of each cluster in the units of the input; columns as ``table_.features``."
+    ),
+    "n_features_in_": "int\nNumber of input columns.",
+    "feature_names_in_": "array of str\nNames of the input columns, if they have names.",
+    "notes_": "tuple of str\nDecisions made during the fit, one sentence each.",
+    "table_": "TableEncoder\nHow columns became numbers; its ``notes`` list every decision.",
+}
 
 
 class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of all estimators.
 
-    A subclass implements ``fit``, sets ``model_`` and ``table_``, and says how its model is written down. Those that
-    ``fit`` trains on the data itself derive from it at once, those that are trained beforehand by way of
-    ``AmortizedClusterer``.
+    A subclass declares its ``method`` name and the ``constraints`` of its parameters, implements ``_fit`` and
+    ``_predict_proba``, and says how it is written to a model file. Parameters and attributes that all estimators share
+    are added to the class docstring.
     """
 
     method: ClassVar[str]
-    saved_unfitted: ClassVar[bool] = False
+    """Key of ``coterie.methods.METHODS``."""
+    constraints: ClassVar[Mapping[str, Constraints]] = {}
+    """Allowed values of the parameters, checked by ``fit``."""
+    renamed_parameters: ClassVar[Mapping[str, str]] = {"on_progress": "callback"}
+    """Former names of parameters; they work for one release, with a FutureWarning."""
+    former_attributes: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+    """Former fitted attributes and how to compute them; they work for one release, with a FutureWarning."""
+    saves_unfitted: ClassVar[bool] = False
     """Whether there is something to save before ``fit``."""
-    device: str
+    device: str = "cpu"
+    verbose: bool
+    callback: Callback | None
     table_: TableEncoder
+    labels_: npt.NDArray[np.int64]
+    n_clusters_: int
+    notes_: tuple[str, ...]
 
-    @abstractmethod
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "__init__" in vars(cls):
+            cls.__init__ = _accept_former_names(cls.__init__)  # type: ignore[method-assign]
+            cls.__doc__ = _completed_docstring(cls)
+
     def fit(self, X: Any, y: None = None) -> Self:
-        """Cluster the rows of X."""
+        """Cluster the rows of X.
+
+        Parameters
+        ----------
+        X : array, DataFrame, Arrow table, tensor or list (n, d)
+            Numbers, categories, booleans or dates, missing values included; or images (n, height, width[, channels]).
+        y : None
+            Ignored; present for scikit-learn.
+
+        Returns
+        -------
+        self
+        """
+        check_parameters(self, self.constraints)
+        with one_thread():
+            self._fit(X)
+        return self
+
+    def predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Assign the rows of X to the clusters found by ``fit``; on the training rows this equals ``labels_``.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+
+        Returns
+        -------
+        array (n,) of int64
+        """
+        check_is_fitted(self)
+        with one_thread():
+            return self._predict(X)
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Compute membership probabilities of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+
+        Returns
+        -------
+        array (n, n_clusters_) of float32
+            Rows sum to one.
+        """
+        check_is_fitted(self)
+        with one_thread():
+            return self._predict_proba(X)
 
     @abstractmethod
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Clusters of the rows of X."""
+    def _fit(self, X: Any) -> None:
+        """Set the fitted attributes; runs on one thread, after the parameters were checked."""
+
+    @abstractmethod
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Compute membership probabilities; runs on one thread, on a fitted estimator."""
+
+    def _predict(self, X: Any) -> npt.NDArray[np.int64]:
+        """Compute labels; by default the most probable cluster."""
+        return self._predict_proba(X).argmax(axis=1).astype(np.int64)
 
     @abstractmethod
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors and JSON values that make up the fitted estimator."""
+        """Return the tensors and JSON values that make up the fitted estimator."""
 
     @abstractmethod
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        """Become the fitted estimator that ``_to_checkpoint`` described."""
-
-    def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.three_d_array = True
-        return tags
+        """Restore the fitted state that ``_to_checkpoint`` described."""
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
-        """Write the estimator as one safetensors file, without the labels of the rows it was fitted on.
+        """Write the estimator as one safetensors file, without the training rows' labels.
 
         Parameters
         ----------
         path : str or Path
-            Where to.
+            File to write.
         force : bool
             Whether an existing file may be replaced.
         """
         fitted = "table_" in vars(self)
-        if not (fitted or self.saved_unfitted):
+        if not (fitted or self.saves_unfitted):
             check_is_fitted(self)
         tensors, card = self._to_checkpoint()
         card = {
             "method": self.method,
             "coterie": __version__,
-            "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_plain(value)},
+            "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_json(value)},
             **card,
         }
         if fitted:
@@ -135,17 +182,19 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         Parameters
         ----------
         path : str or Path
-            Where from.
+            File to read.
         """
         tensors, card = load_checkpoint(path)
         if card.get("method") != cls.method:
             raise WeightsError(
                 f"{str(path)!r} holds a model of the method {card.get('method')!r}, not {cls.method!r}. "
-                "Use coterie.load, which takes any."
+                "Use coterie.load, which reads any method."
             )
         try:
-            estimator = cls(**{name: _as_given(value) for name, value in card["parameters"].items()})
-            if "encoder" in card or not cls.saved_unfitted:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FutureWarning)  # files of earlier versions have former names
+                estimator = cls(**{name: _as_given(value) for name, value in card["parameters"].items()})
+            if "encoder" in card or not cls.saves_unfitted:
                 estimator.table_ = TableEncoder.from_card(card["encoder"])
                 estimator.n_features_in_ = int(card["n_features_in"])
                 if estimator.table_.named:
@@ -155,38 +204,67 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
             raise WeightsError(f"{str(path)!r} lacks part of its model ({error!r}). Save it again.") from error
         return estimator
 
+    @classmethod
+    def _translate_arguments(
+        cls, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Replace former parameter names; a subclass may also translate former positional arguments."""
+        return args, _translated(cls, kwargs)
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters by name; see ``get_params``."""
+        super().set_params(**_translated(type(self), params))
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        compute = type(self).former_attributes.get(name)
+        if compute is None or "n_clusters_" not in vars(self):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        warnings.warn(f"{name} of {type(self).__name__} is deprecated.", FutureWarning, stacklevel=2)
+        return compute(self)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.three_d_array = True
+        return tags
+
+    def _progress(self) -> Callback | None:
+        """Return what receives progress: the callback, and the printer if ``verbose``."""
+        return combined_callback(self.callback, verbose=bool(self.verbose), name=type(self).__name__)
+
     def _read(self, X: Any, *, reset: bool) -> Table:
-        """X as a table, with scikit-learn's checks of names and number of columns."""
+        """Return X as a table, after scikit-learn's checks of names and number of columns."""
         table = as_table(X)
         if not reset:
-            self._check_image(table)
+            self._check_image_shape(table)
         if isinstance(X, Table):
             if reset:
                 self.n_features_in_ = X.n_columns
                 self.feature_names_in_ = np.array(X.names, dtype=object)
             return X
-        as_it_is = table.named or (isinstance(X, np.ndarray) and table.image is None)
-        shaped = X if as_it_is else np.empty((0, table.n_columns))
+        has_columns = table.named or (isinstance(X, np.ndarray) and table.image is None)
+        shaped = X if has_columns else np.empty((0, table.n_columns))
         validate_data(self, shaped, reset=reset, skip_check_array=True)
         return table
 
-    def _check_image(self, table: Table) -> None:
-        """Refuse images of another shape than those of ``fit``: as many pixels may be in other places."""
+    def _check_image_shape(self, table: Table) -> None:
+        """Reject images whose shape is not that of ``fit``: equally many pixels would be at other positions."""
         fitted = None if table.image is None else image_shape(self.table_.names)
         if fitted is not None and table.image != fitted:
             raise InputError(
-                f"X has images of the shape {table.image} (height, width, channels), but {type(self).__name__} was "
-                f"fitted on images of the shape {fitted}. Bring them to that shape."
+                f"X has images of shape {table.image} (height, width, channels), but {type(self).__name__} was "
+                f"fitted on images of shape {fitted}. Resize them to that shape."
             )
 
     def _fit_encoder(self, X: Any, scaling: Scaling) -> Tensor:
-        """Read X, learn how to encode it, and encode it."""
+        """Read X, fit the encoder on it, and encode it."""
         table = self._read(X, reset=True)
         self.table_ = TableEncoder(scaling).fit(table)
         return self._to_tensor(table)
 
     def _encode(self, X: Any) -> Tensor:
-        """Encode new rows as those of ``fit`` were."""
+        """Encode new rows with the fitted encoder."""
         check_is_fitted(self)
         return self._to_tensor(self._read(X, reset=False))
 
@@ -194,22 +272,111 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         return torch.from_numpy(self.table_.transform(table)).to(device_from(self.device))
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, whatever is set outside.
+
+    The matrix products here are many and small: threads would wait for each other most of the time (thirty times
+    slower on a busy machine with two cores), and sums split among threads would make results depend on their number.
+    """
+    before = torch.get_num_threads()
+    with _thread_pools().limit(limits=1):
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(before)
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Return the thread pools of the libraries, which are all loaded by now; finding them takes milliseconds."""
+    return ThreadpoolController()
+
+
+def generator_from(random_state: Any, device: torch.device) -> Generator:
+    """Return a new torch generator seeded from scikit-learn's ``random_state``; no global state is touched."""
+    if random_state is None:  # scikit-learn would use numpy's global state
+        random_state = np.random.RandomState()
+    try:
+        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    except ValueError as error:
+        raise InputError(f"random_state={random_state!r} must be an integer, a RandomState or None.") from error
+    return Generator(device=device).manual_seed(seed)
+
+
+def device_from(name: str) -> torch.device:
+    """Return the torch device; "auto" takes a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
+
+
 def labels_to_numpy(labels: Tensor) -> npt.NDArray[np.int64]:
-    """Labels as scikit-learn wants them."""
+    """Convert labels to the type that scikit-learn expects."""
     return labels.cpu().numpy().astype(np.int64)
 
 
 def to_numpy(tensor: Tensor | None) -> npt.NDArray[np.float32]:
-    """Numbers as scikit-learn wants them."""
+    """Convert a tensor that must exist to a numpy array."""
     if tensor is None:
-        raise TypeError("the model gave no tensor")
+        raise TypeError("the model returned no tensor")
     return tensor.detach().cpu().numpy()
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether JSON can hold a parameter; arrays, random generators and functions are not written."""
+def _accept_former_names(init: Callable[..., None]) -> Callable[..., None]:
+    """Let a constructor take former parameter names; ``inspect.signature`` shows the present ones only."""
+
+    @wraps(init)
+    def wrapper(self: BaseClusterer, *args: Any, **kwargs: Any) -> None:
+        args, kwargs = type(self)._translate_arguments(args, kwargs)
+        init(self, *args, **kwargs)
+
+    return wrapper
+
+
+def _translated(cls: type[BaseClusterer], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace former parameter names by the present ones, with a FutureWarning each."""
+    translated = dict(parameters)
+    for former, name in cls.renamed_parameters.items():
+        if former in translated:
+            warnings.warn(
+                f"{former} of {cls.__name__} was renamed to {name}; the former name will stop working in version 0.3.",
+                FutureWarning,
+                stacklevel=4,
+            )
+            translated[name] = translated.pop(former)
+    return translated
+
+
+def _completed_docstring(cls: type[BaseClusterer]) -> str:
+    """Add the shared parameters and attributes, which are documented once, to the class docstring."""
+    doc = inspect.cleandoc(cls.__doc__ or "")
+    names = [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+    shared = {name: text for name, text in _SHARED_PARAMETERS.items() if name in names}
+    return _with_entries(_with_entries(doc, "Parameters", shared), "Attributes", _SHARED_ATTRIBUTES)
+
+
+def _with_entries(doc: str, section: str, entries: Mapping[str, str]) -> str:
+    """Append numpydoc entries that a section does not have yet."""
+    match = re.search(rf"^{section}\n-+\n(?:(?!\n\n\w[^\n]*\n-{{3,}}).)*", doc, re.MULTILINE | re.DOTALL)
+    if match is None:
+        return doc
+    missing = [
+        "\n    ".join(f"{name} : {text}".splitlines())
+        for name, text in entries.items()
+        if not re.search(rf"^{re.escape(name)} : ", match.group(), re.MULTILINE)
+    ]
+    return "\n".join((doc[: match.end()].rstrip(), *missing)) + doc[match.end() :]
+
+
+def _is_json(value: Any) -> bool:
+    """Return whether JSON can hold a parameter; arrays, random generators and functions are not saved."""
     if isinstance(value, list | tuple):
-        return all(_is_plain(item) for item in value)
+        return all(_is_json(item) for item in value)
     return value is None or isinstance(value, str | int | float)
 
 

@@ -48,6 +48,8 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
     ConfigError
         If a key is unknown or missing, or a value is of another kind than its field is annotated with.
     """
+    renamed: Mapping[str, str] = getattr(kind, "RENAMED", {})  # former names, which files of earlier versions have
+    values = {renamed.get(name, name): value for name, value in values.items()}
     known = {field.name: field for field in fields(kind)}
     unknown = sorted(set(values) - set(known))
     if unknown:

@@ -22,9 +22,10 @@ from coterie.methods import METHODS, get_method
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, settled
 from coterie.pretrained.registry import file_digest, is_name, is_path, pretrained_path
+from coterie.progress import Progress
 from coterie.training.batches import task_batches
 from coterie.training.distributed import leads, rank, wait_for_all
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 from coterie.training.state import STATE_FILE, claim, logged
 
 EVALUATION_BATCHES = 20

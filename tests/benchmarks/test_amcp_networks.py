@@ -22,7 +22,7 @@ from coterie.amortized.dac.config import DacConfig
 from coterie.amortized.dac.network import DacModel
 from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
 from coterie.nn.model import SetModel, build
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 
 AMCP = AmcpConfig(2, width=8, hidden=8, depth=1, em_steps=1, max_passes=3)
 DAC = DacConfig(2, width=8, heads=2, inducing=2, depth=1, mask_depth=1, max_passes=3)

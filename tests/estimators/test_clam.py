@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 
 from coterie import ClAM
 from coterie.methods import load
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 
 Blobs = tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]
 METRICS = ["euclidean", "cosine", "manhattan", "mahalanobis"]

@@ -17,7 +17,7 @@ from coterie.amortized.dac.network import DacModel
 from coterie.amortized.tasks.synthetic import MixturesOfGaussians
 from coterie.errors import InputError, TrainingError, WeightsError
 from coterie.nn.model import TaskBatch
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 from tests.estimators.test_dac import assert_sound, write_weights
 
 Task = tuple[npt.NDArray[np.float64], npt.NDArray[Any]]

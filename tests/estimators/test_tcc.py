@@ -17,10 +17,10 @@ from torch.utils.data import DataLoader, TensorDataset
 from coterie import TCC
 from coterie.errors import ConfigError, InputError, TrainingError
 from coterie.methods import load
+from coterie.progress import Progress
 from coterie.tcc import estimator as tcc
 from coterie.tcc.augmentations import Views
 from coterie.tcc.model import TccModel
-from coterie.training.loop import Progress
 
 SETTINGS: dict[str, Any] = {"width": 16, "hidden": 16, "memory": 32}
 CORNERS = ((0, 0), (0, 9), (9, 4))

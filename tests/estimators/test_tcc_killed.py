@@ -12,7 +12,7 @@ from sklearn.datasets import make_blobs
 
 from coterie import TCC
 from coterie.checkpoint import load_checkpoint
-from coterie.training.loop import Progress
+from coterie.progress import Progress
 from tests.training.toy import in_process, wait_for_step
 
 pytestmark = pytest.mark.skipif(

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from coterie import TCC
 from coterie.errors import ConfigError, InputError
 from coterie.nn.vision import Block
+from coterie.progress import Progress
 from coterie.tcc.augmentations import Views
 from coterie.tcc.estimator import OF_THE_NETWORK, tcc_from_recipe
 from coterie.tcc.model import TccConfig, TccModel
-from coterie.training.loop import Progress
 
 PUBLISHED = Path(__file__).parents[2] / "recipes" / "tcc-cifar10.toml"
 SMALL = """\

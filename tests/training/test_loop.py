@@ -12,7 +12,8 @@ from torch import Generator, Tensor, nn
 
 from coterie.errors import ConfigError, TrainingError
 from coterie.nn.model import Loss
-from coterie.training.loop import Progress, TrainConfig, rate_at, train
+from coterie.progress import Progress
+from coterie.training.loop import TrainConfig, rate_at, train
 
 
 class Line(nn.Module):

@@ -13,7 +13,8 @@ from torch import Generator, nn
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import OutputError, TrainingError, WeightsError
 from coterie.nn.model import Loss
-from coterie.training.loop import Progress, TrainConfig
+from coterie.progress import Progress
+from coterie.training.loop import TrainConfig
 from tests.training.toy import CASES, Toy, assert_equal, log_of, run, weights_in
 
 EACH_CASE = pytest.mark.parametrize("case", CASES)

@@ -18,8 +18,9 @@ from torch import Generator, Tensor, distributed, nn
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import TrainingError
 from coterie.nn.model import Loss
+from coterie.progress import Progress
 from coterie.training import state
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 CASES = {
     "plain": TrainConfig(23, learning_rate=0.05, save_every=5),

@@ -24,10 +24,11 @@ from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import SetModel, TaskBatch, build, settled
 from coterie.ops.partitions import Clustering, cluster_means
 from coterie.pretrained.registry import load_pretrained
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table
 from coterie.training.batches import generator_on, task_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 EVALUATIONS = 20
 """How often that is done."""

@@ -15,9 +15,10 @@ from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
 from coterie.clam.search import Fill, Select, batch_size_for, check_weight, make_plan, search, settle
 from coterie.config import from_dict, to_dict
 from coterie.ops.partitions import cluster_means
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling
 from coterie.training.batches import point_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 STREAM_RATE = 0.2
 """Share of the chosen run's learning rate that ``partial_fit`` begins with."""
@@ -83,7 +84,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     random_state : int, RandomState or None
         Same number, same result, at any number of threads.
     on_progress : callable, optional
-        Called with a ``coterie.training.loop.Progress`` after every step.
+        Called with a ``coterie.progress.Progress`` after every step.
 
     Attributes
     ----------

@@ -22,10 +22,11 @@ from coterie.clam.model import ClamConfig, ClamModel
 from coterie.errors import InputError, TableError
 from coterie.metrics import silhouettes
 from coterie.ops.partitions import data_start, k_means_start, normal_start, spread_start
+from coterie.progress import Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import as_table
 from coterie.training.batches import point_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 
 Fill = Literal["mean", "min", "max"]
 Select = Literal["silhouette", "loss"]

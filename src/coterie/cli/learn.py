@@ -24,14 +24,15 @@ from coterie.checkpoint import load_checkpoint
 from coterie.cli.cluster import check_seed
 from coterie.cli.inputs import IMAGE_STEPS, STEPS, LearnRequest, Loaded, load
 from coterie.cli.outputs import check_outputs
-from coterie.cli.progress import Narrator, OnProgress, time_in_words
+from coterie.cli.progress import Narrator, OnProgress
 from coterie.cli.summary import has_value
 from coterie.errors import InputError, MissingExtraError, TableError, WeightsError
 from coterie.images.folders import ImageClasses, read_image_classes
 from coterie.pretrained.registry import file_digest, load_pretrained, pretrained_path
+from coterie.progress import Progress, format_seconds
 from coterie.recipes import Recipe, read_recipe, run_recipe, seconds_trained
 from coterie.tables.table import Array, Table
-from coterie.training.loop import Progress, TrainConfig
+from coterie.training.loop import TrainConfig
 from coterie.training.state import claim
 
 
@@ -126,7 +127,7 @@ def learn_from_images(request: LearnRequest, narrator: Narrator) -> None:
         if staged.model is not None:
             model.save(staged.model)
     if not writing.quiet:
-        took = time_in_words(seconds_trained(folder))
+        took = format_seconds(seconds_trained(folder))
         outcome = _images_outcome(model.evaluation_, len(sorted_images.names))
         sys.stdout.write(f"{model_path.stem}: {steps:,} steps in {took}\n{outcome}\n")
     narrator.say(f"wrote {model_path}")
@@ -217,7 +218,7 @@ def learn_from_sets(request: LearnRequest, narrator: Narrator) -> None:
         if staged.model is not None:
             model.save(staged.model)
     if not writing.quiet:
-        took = time_in_words(seconds_trained(folder))
+        took = format_seconds(seconds_trained(folder))
         sys.stdout.write(f"{model_path.stem}: {steps:,} steps in {took}\n{_sets_outcome(model.evaluation_, sets)}\n")
     narrator.say(f"wrote {model_path}")
     narrator.say(f"another set is clustered by: coterie cluster FILE --method {learner.method} --weights {model_path}")
@@ -384,4 +385,4 @@ def _train(recipe: Recipe, folder: Path, narrator: Narrator, tensorboard: str | 
 def _recipe_outcome(trained: Path, seconds: float) -> str:
     _, card = load_checkpoint(trained)
     scores = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in card["evaluation"].items())
-    return f"{card['name']}: {card['steps']:,} steps in {time_in_words(seconds)}\non held-out sets: {scores}\n"
+    return f"{card['name']}: {card['steps']:,} steps in {format_seconds(seconds)}\non held-out sets: {scores}\n"

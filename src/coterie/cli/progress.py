@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from coterie.training.loop import Progress
+from coterie.progress import Progress, format_seconds
 
 OnProgress: TypeAlias = Callable[[Progress], None]
 OnStep: TypeAlias = Callable[[str], None]
@@ -56,7 +56,7 @@ class Narrator:
             task = bar.add_task(what, total=None, left="")
 
             def show(progress: Progress) -> None:
-                left = f"{time_in_words(progress.seconds_left)} left"
+                left = f"{format_seconds(progress.seconds_left)} left"
                 bar.update(task, total=progress.steps, completed=progress.step, left=left)
 
             yield _at_most_every(_BAR_SECONDS, show)
@@ -73,18 +73,9 @@ class Narrator:
     def _in_lines(self, what: str) -> OnProgress:
         def show(progress: Progress) -> None:
             done = f"{progress.step / progress.steps:.0%} done"
-            self.say(f"{what}: {done}, about {time_in_words(progress.seconds_left)} left")
+            self.say(f"{what}: {done}, about {format_seconds(progress.seconds_left)} left")
 
         return _at_most_every(_LINE_SECONDS, show)
-
-
-def time_in_words(seconds: float) -> str:
-    """Write a length of time as one would say it."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    if seconds < 90 * 60:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 def _at_most_every(seconds: float, show: Callable[[Told], None]) -> Callable[[Told], None]:

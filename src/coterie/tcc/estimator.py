@@ -21,12 +21,12 @@ from coterie.images.resizing import PictureMatch
 from coterie.nn.model import build
 from coterie.nn.vision import Encoder
 from coterie.ops.partitions import cluster_means
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table
 from coterie.tcc.augmentations import Views
 from coterie.tcc.model import TccConfig, TccModel
 from coterie.tcc.schedule import Course, learned
-from coterie.training.loop import Progress
 
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Pixels that a side of images is brought to if it has fewer, or more, unless a size is asked for."""
@@ -82,7 +82,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
     random_state : int, RandomState or None
         Same number, same result.
     on_progress : callable, optional
-        Called with a ``coterie.training.loop.Progress`` after every step. Its ``evaluation`` says now and then how many
+        Called with a ``coterie.progress.Progress`` after every step. Its ``evaluation`` says now and then how many
         clusters are empty, and how far from even their shares are (0 at best).
 
     Attributes

@@ -15,10 +15,11 @@ from torch import Generator, Tensor
 from coterie.config import to_dict
 from coterie.nn.model import build
 from coterie.ops.partitions import k_means_start
+from coterie.progress import Progress
 from coterie.tcc.augmentations import Views, feature_view
 from coterie.tcc.model import ContrastiveModel
 from coterie.training.batches import view_batches
-from coterie.training.loop import Progress, TrainConfig, train
+from coterie.training.loop import TrainConfig, train
 from coterie.training.state import claim, logged
 
 STARTS = 8

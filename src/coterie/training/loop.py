@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -15,6 +15,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from coterie.config import to_dict
 from coterie.errors import ConfigError, TrainingError
 from coterie.nn.model import Trainable
+from coterie.progress import Progress
 from coterie.training.distributed import all_agree, average_gradients, mean_over_processes, share_weights
 from coterie.training.state import Best, append_log, load_state, save_state, tidy
 
@@ -97,28 +98,6 @@ def rate_at(step: int, config: TrainConfig) -> float:
 
 
 Batch = TypeVar("Batch")
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where training stands, for logs and progress bars."""
-
-    step: int
-    steps: int
-    loss: float
-    seconds: float
-    """Since training began or went on."""
-    resumed_at: int = 0
-    """Steps that an earlier run has done."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """The loss, by its parts."""
-    evaluation: Mapping[str, float] | None = None
-    """What the evaluation said, after the steps that have one."""
-
-    @property
-    def seconds_left(self) -> float:
-        """Time that the remaining steps will take at the pace so far."""
-        return self.seconds / max(1, self.step - self.resumed_at) * (self.steps - self.step)
 
 
 def train(

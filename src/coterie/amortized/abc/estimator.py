@@ -22,8 +22,8 @@ from coterie.base import labels_to_numpy, one_thread, to_numpy
 from coterie.errors import InputError
 from coterie.nn.model import SetModel
 from coterie.nn.vision import Encoder
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling
-from coterie.training.loop import Progress
 
 EIGENVALUES = 100
 """Eigenvalues of the kernel that are kept, at most."""
@@ -69,7 +69,7 @@ class AttentionBasedClustering(AmortizedClusterer):
     random_state : int, RandomState or None
         Same number, same result.
     on_progress : callable, optional
-        Called with a ``coterie.training.loop.Progress`` after every step of ``learn``.
+        Called with a ``coterie.progress.Progress`` after every step of ``learn``.
 
     Attributes
     ----------

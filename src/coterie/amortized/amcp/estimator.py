@@ -10,8 +10,8 @@ from coterie.amortized.amcp.network import AmcpModel
 from coterie.amortized.estimator import FilteringClusterer
 from coterie.errors import InputError
 from coterie.nn.model import SetModel
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling
-from coterie.training.loop import Progress
 
 
 class AMCP(FilteringClusterer):
@@ -57,7 +57,7 @@ class AMCP(FilteringClusterer):
     random_state : int, RandomState or None
         Same number, same result.
     on_progress : callable, optional
-        Called with a ``coterie.training.loop.Progress`` after every step of ``learn``.
+        Called with a ``coterie.progress.Progress`` after every step of ``learn``.
 
     Attributes
     ----------

@@ -9,8 +9,8 @@ from coterie.amortized.dac.network import DacModel
 from coterie.amortized.estimator import FilteringClusterer
 from coterie.nn.density import Density
 from coterie.nn.model import SetModel
+from coterie.progress import Progress
 from coterie.tables.encoder import Scaling
-from coterie.training.loop import Progress
 
 
 class DAC(FilteringClusterer):
@@ -51,7 +51,7 @@ class DAC(FilteringClusterer):
     random_state : int, RandomState or None
         Same number, same result.
     on_progress : callable, optional
-        Called with a ``coterie.training.loop.Progress`` after every step of ``learn``.
+        Called with a ``coterie.progress.Progress`` after every step of ``learn``.
 
     Attributes
     ----------

@@ -1,0 +1,88 @@
+"""Progress of long work: what callbacks receive, and what ``verbose`` prints."""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, final
+
+_SECONDS_BETWEEN_LINES = 2.0
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a fit or a training run is; passed to the ``callback`` of every estimator."""
+
+    step: int = 0
+    """Steps done."""
+    steps: int | None = None
+    """Steps in all; None where their number is not known."""
+    loss: float | None = None
+    """Training loss of the last step; None where nothing is trained."""
+    seconds: float = 0.0
+    """Time since the work started or was resumed."""
+    resumed_at: int = 0
+    """Steps done by an earlier, interrupted run."""
+    parts: Mapping[str, float] = field(default_factory=dict)
+    """Terms of the loss."""
+    evaluation: Mapping[str, float] | None = None
+    """Held-out evaluation, on steps that have one."""
+    stage: str = ""
+    """What is being done, such as ``"k-means, standardised columns"``."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Estimated time that the remaining steps take; None where their number is not known."""
+        if self.steps is None:
+            return None
+        return self.seconds / max(1, self.step - self.resumed_at) * (self.steps - self.step)
+
+    def __str__(self) -> str:
+        words = [self.stage] if self.stage else []
+        if self.steps:
+            words.append(f"step {self.step:,} of {self.steps:,}")
+        if self.loss is not None:
+            words.append(f"loss {self.loss:.4g}")
+        if self.seconds_left:
+            words.append(f"about {format_seconds(self.seconds_left)} left")
+        return ", ".join(words)
+
+
+Callback: TypeAlias = Callable[[Progress], None]
+
+
+def format_seconds(seconds: float) -> str:
+    """Format a duration for people: seconds, minutes or hours."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 90 * 60:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h"
+
+
+def combined_callback(callback: Callback | None, *, verbose: bool, name: str) -> Callback | None:
+    """Return one function that calls the callback and, if verbose, prints a line every two seconds to stderr.
+
+    Parameters
+    ----------
+    callback : callable or None
+        The user's own.
+    verbose : bool
+        Whether to print.
+    name : str
+        What the printed lines start with, such as the name of the estimator.
+    """
+    if not verbose:
+        return callback
+    last = time.monotonic() - _SECONDS_BETWEEN_LINES
+
+    def show(progress: Progress) -> None:
+        nonlocal last
+        if callback is not None:
+            callback(progress)
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+            last = time.monotonic()
+            sys.stderr.write(f"{name}: {progress}\n")
+
+    return show

@@ -1,0 +1,146 @@
+"""Parameter constraints, declared as data and checked in one place.
+
+Estimators declare ``constraints = {"n_clusters": (Integer(1), Choice("auto"))}``; configurations call
+``check_parameters(self, CONSTRAINTS, ConfigError)`` in ``__post_init__``. Every message is written here.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, Protocol, TypeAlias, final
+
+from coterie.errors import InputError
+
+
+class Constraint(Protocol):
+    """What a parameter may be."""
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is allowed."""
+
+    def __str__(self) -> str:
+        """Describe the allowed values, as in "must be ..."."""
+
+
+Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
+"""One constraint, or several of which one must hold."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An integer within bounds; True and False are not integers here."""
+
+    minimum: int | None = None
+    maximum: int | None = None
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is an integer within the bounds."""
+        return isinstance(value, Integral) and not isinstance(value, bool) and _within(value, self)
+
+    def __str__(self) -> str:
+        return f"an integer{_range(self)}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A finite real number within bounds, which are included unless ``exclusive``."""
+
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive: bool = False
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is a finite number within the bounds."""
+        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+            return False
+        return _within(value, self) and not (self.exclusive and value in {self.minimum, self.maximum})
+
+    def __str__(self) -> str:
+        return f"a finite number{_range(self, exclusive=self.exclusive)}"
+
+
+@final
+class Choice:
+    """One of some fixed values."""
+
+    def __init__(self, *options: Any) -> None:
+        self.options = options
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is one of the options, of the same type."""
+        return any(type(value) is type(option) and value == option for option in self.options)
+
+    def __str__(self) -> str:
+        options = ", ".join(map(repr, self.options))
+        return options if len(self.options) == 1 else f"one of {options}"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class InstanceOf:
+    """An instance of a type, such as ``InstanceOf(bool, "True or False")``."""
+
+    type: Any
+    description: str
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is of the type."""
+        return isinstance(value, self.type)
+
+    def __str__(self) -> str:
+        return self.description
+
+
+FRACTION = Number(0.0, 1.0)
+BOOLEAN = Choice(True, False)
+NONE = Choice(None)
+PATH = InstanceOf((str, PathLike), "a path")
+
+
+def check_parameter(name: str, value: Any, constraints: Constraints, error: type[ValueError] = InputError) -> None:
+    """Raise an error unless the value satisfies a constraint.
+
+    Examples
+    --------
+    >>> check_parameter("n_clusters", 3, (Integer(1), Choice("auto")))
+    >>> check_parameter("n_clusters", 0, (Integer(1), Choice("auto")))
+    Traceback (most recent call last):
+    ...
+    coterie.errors.InputError: n_clusters=0 must be an integer of at least 1, or 'auto'.
+    """
+    options = constraints if isinstance(constraints, tuple) else (constraints,)
+    if not any(option.accepts(value) for option in options):
+        raise error(f"{name}={value!r} must be {', or '.join(map(str, options))}.")
+
+
+def check_parameters(
+    owner: object, constraints: Mapping[str, Constraints], error: type[ValueError] = InputError
+) -> None:
+    """Check the attributes of an estimator or a configuration that have constraints."""
+    for name, allowed in constraints.items():
+        check_parameter(name, getattr(owner, name), allowed, error)
+
+
+def check_n_clusters(n_clusters: int, n_samples: int) -> None:
+    """Raise an error if more clusters are asked for than there are rows."""
+    if n_clusters > n_samples:
+        raise InputError(f"n_clusters={n_clusters} is more than n_samples={n_samples}. Ask for fewer clusters.")
+
+
+def _within(value: Any, bounds: Integer | Number) -> bool:
+    return (bounds.minimum is None or value >= bounds.minimum) and (bounds.maximum is None or value <= bounds.maximum)
+
+
+def _range(bounds: Integer | Number, *, exclusive: bool = False) -> str:
+    low, high = bounds.minimum, bounds.maximum
+    if low is not None and high is not None:
+        return f" between {low} and {high}{', both excluded' if exclusive else ''}"
+    if low is not None:
+        return f" above {low}" if exclusive else f" of at least {low}"
+    if high is not None:
+        return f" below {high}" if exclusive else f" of at most {high}"
+    return ""
