@@ -1,8 +1,9 @@
 """Coterie as a scikit-learn estimator: the default, which needs neither a number of clusters nor settings."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +19,6 @@ from coterie.judged.assign import (
     Partitioner,
     assign,
     blocks,
-    check_parameters,
     matched,
     means_of,
     relative_scales,
@@ -27,7 +27,19 @@ from coterie.judged.candidates.candidate import Proposal
 from coterie.judged.candidates.registry import Effort
 from coterie.judged.judge import Judge
 from coterie.judged.sample import Election, Voting
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
+from coterie.validation import (
+    BOOLEAN,
+    NONE,
+    PATH,
+    Choice,
+    Constraints,
+    Integer,
+    Number,
+    check_n_clusters,
+    check_parameter,
+)
 
 UNSURE = 0.25
 """Predicted agreement below which the result says that it is little more than a guess."""
@@ -46,58 +58,38 @@ class Coterie(BaseClusterer):
 
     Parameters
     ----------
-    n_clusters : int or None
-        How many clusters there are to be, exactly; None leaves it to the judge.
+    n_clusters : int or "auto"
+        Number of clusters; "auto" leaves it to the judge.
     max_clusters : int
-        Most clusters that are considered.
+        Largest number of clusters considered by "auto".
     allow_single : bool
-        Whether the answer may be that all rows are one cluster.
-    noise : bool
-        Whether rows that lie far from all others get the label -1.
+        Whether the result may be that all rows form one cluster.
     granularity : float
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
     effort : {"fast", "balanced", "thorough"}
-        How much is proposed, for 1,000, 1,500 or 2,000 rows; of more, so many are drawn by chance, and what is found in
-        them takes the others. With "thorough" up to three such samples vote.
+        How many candidates are generated, on at most 1,000, 1,500 or 2,000 rows. Larger inputs are subsampled; the
+        remaining rows are assigned to the clusters found. With "thorough" up to three subsamples vote.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
-    judge : str or Path
-        Weights of the judge: a name that ships, or a file.
-    random_state : int, RandomState or None
-        Same number, same result.
-    on_progress : callable, optional
-        Called with a few words as each algorithm begins.
+    weights : str or Path
+        Weights of the judge: a shipped name or a file.
+    noise : bool
+        Whether rows far from all others get the label -1.
 
     Attributes
     ----------
     labels_ : array (n,)
         Cluster of each row, the largest cluster being 0; -1 for outliers if ``noise``.
-    n_clusters_ : int
-        How many clusters there are.
     confidence_ : float
-        Agreement with the truth (adjusted Rand index) that the judge expects of the result.
-    probabilities_ : array (n, n_clusters_)
-        Memberships of the rows of ``fit``.
-    proposals_ : list of dict
-        Who proposed what, and the judge's score of it, the best first.
+        Expected adjusted Rand index of the result with the true clusters.
+    candidates_ : list of dict
+        All candidate partitions with their scores, the best first.
     levels_ : list of dict
-        The best proposal for each number of clusters, from coarse to fine.
+        The best candidate for each number of clusters, from few to many.
     chosen_ : dict or None
-        The proposal that was taken; None if all rows are one cluster.
+        The candidate that was chosen; None if all rows form one cluster.
     runner_up_ : dict or None
-        The best proposal that is really another one.
-    cluster_centers_ : array (n_clusters_, n_encoded)
-        Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
-    prototypes_ : array (n_clusters_, n_encoded)
-        The same in the encoded features, those of ``table_``.
-    notes_ : tuple of str
-        What was decided on the way, in sentences.
-    history_ : dict of str to list of float
-        Course of training: empty, since ``fit`` trains nothing.
-    runs_ : list of dict
-        Restarts that were trained: none.
-    table_ : TableEncoder
-        How columns became numbers; its ``notes`` list every decision.
+        The best candidate that differs clearly from the chosen one.
 
     Examples
     --------
@@ -113,87 +105,86 @@ class Coterie(BaseClusterer):
 
     method: ClassVar[str] = "coterie"
 
+    constraints: ClassVar[Mapping[str, Constraints]] = {
+        "n_clusters": (Integer(1), Choice("auto"), NONE),
+        "max_clusters": Integer(2),
+        "allow_single": BOOLEAN,
+        "granularity": Number(),
+        "effort": Choice(*get_args(Effort)),
+        "keep_ids": BOOLEAN,
+        "weights": PATH,
+        "noise": BOOLEAN,
+    }
+    renamed_parameters = BaseClusterer.renamed_parameters | {"judge": "weights"}
+    former_attributes: ClassVar = {
+        "proposals_": lambda self: self.candidates_,
+        "prototypes_": lambda self: self._means,
+        "history_": lambda _: {"loss": []},
+        "runs_": lambda _: [],
+    }
+
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_clusters: int | str = "auto",
         *,
         max_clusters: int = 50,
         allow_single: bool = False,
-        noise: bool = False,
         granularity: float = 0.0,
         effort: Effort = "balanced",
         keep_ids: bool = False,
-        judge: str | Path = "judge-v2",
+        weights: str | Path = "judge-v2",
+        noise: bool = False,
         random_state: Any = None,
-        on_progress: Callable[[str], None] | None = None,
+        verbose: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
         self.allow_single = allow_single
-        self.noise = noise
         self.granularity = granularity
         self.effort = effort
         self.keep_ids = keep_ids
-        self.judge = judge
+        self.weights = weights
+        self.noise = noise
         self.random_state = random_state
-        self.on_progress = on_progress
+        self.verbose = verbose
+        self.callback = callback
 
-    @one_thread()
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Find the clusters of the rows of X.
-
-        Parameters
-        ----------
-        X : array, DataFrame, Arrow table, tensor or list (n, d)
-            Numbers, categories, booleans, dates; missing values are welcome.
-        y : None
-            Not used.
-        """
-        check_parameters(self.n_clusters, self.max_clusters, self.granularity, self.effort)
+    def _fit(self, X: Any) -> None:
         table = self._read(X, reset=True)
         before = self._earlier_labels(table) if self.keep_ids else None
         self.__dict__.pop("_means", None)  # so that a fit which fails leaves nothing to predict with
         self.table_ = TableEncoder("standard").fit(table)
         encoded = self.table_.transform(table)
-        if self.n_clusters is not None and self.n_clusters > len(encoded):
-            raise InputError(f"n_clusters={self.n_clusters} is more than n_samples={len(encoded)}. Ask for fewer.")
+        n_clusters = self._asked_for()
+        if n_clusters is not None:
+            check_n_clusters(n_clusters, len(encoded))
         generator = generator_from(self.random_state, torch.device("cpu"))
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        voting = Voting(
-            Judge.called(self.judge), self.effort, self.n_clusters, self.max_clusters, self.granularity, seed
-        )
+        voting = Voting(Judge.called(self.weights), self.effort, n_clusters, self.max_clusters, self.granularity, seed)
         samples = [self._in_units(encoded[kept]) for kept in voting.samples(len(encoded))]
-        election = voting.election(samples, self.on_progress)
+        progress = self._progress()
+        tell = None if progress is None else (lambda stage: progress(Progress(stage=stage)))
+        election = voting.election(samples, tell)
         notes = election.sampling(len(encoded), ANOTHER)
         self._settle(election, notes)
         self._label(encoded, before)
         self.notes_ = tuple(notes)
-        return self
 
-    @one_thread()
-    def predict(self, X: Any) -> Labels:
-        """Clusters of the rows of X; equal to ``labels_`` on the rows of ``fit``.
+    def _asked_for(self) -> int | None:
+        """Return the number of clusters, or None if it is to be found."""
+        if self.n_clusters is None:
+            warnings.warn('n_clusters=None is deprecated; use n_clusters="auto".', FutureWarning, stacklevel=2)
+        return self.n_clusters if isinstance(self.n_clusters, int | np.integer) else None
 
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+    def _predict(self, X: Any) -> Labels:
         encoded = self._encoded(X)
         labels = np.empty(len(encoded), dtype=np.int64)
         for block in blocks(len(encoded)):
             labels[block] = self._assign(encoded[block])[1]
         return labels
 
-    @one_thread()
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Memberships (n, n_clusters_), rows summing to one; outliers have some too.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         encoded = self._encoded(X)
         memberships = np.empty((len(encoded), self.n_clusters_), dtype=np.float32)
         for block in blocks(len(encoded)):
@@ -218,8 +209,7 @@ class Coterie(BaseClusterer):
         memberships : array (n, m) of float32
             Of these.
         """
-        if not isinstance(m, int | np.integer) or m < 1:
-            raise InputError(f"m={m!r} must be a whole number of at least 1.")
+        check_parameter("m", m, Integer(1))
         encoded = self._encoded(X)
         m = min(int(m), self.n_clusters_)
         clusters = np.empty((len(encoded), m), dtype=np.int64)
@@ -281,15 +271,15 @@ class Coterie(BaseClusterer):
         """Take one of the proposals, and say what is known of all of them."""
         rows, opinions = election.rows, election.opinions
         self._opinions: Opinions | None = opinions
-        self.proposals_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
+        self.candidates_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
         if opinions is not None:
             chosen = opinions.choice(self.granularity)
-            self.proposals_ = [opinions.described(place) for place in opinions.ranking()]
+            self.candidates_ = [opinions.described(place) for place in opinions.ranking()]
             self.levels_ = [opinions.described(place) for place in opinions.best_of_each_number().values()]
             other = opinions.runner_up(chosen, ANOTHER)
             self.runner_up_ = None if other is None else opinions.described(other)
-            if single := self.allow_single and self.n_clusters is None and opinions.single > 0.5:
-                self.runner_up_ = self.proposals_[0]
+            if single := self.allow_single and self.n_clusters in {None, "auto"} and opinions.single > 0.5:
+                self.runner_up_ = self.candidates_[0]
         if opinions is None or self.n_clusters == 1 or single:
             winner = Proposal(np.zeros(len(rows), dtype=np.int64), 1, "k-means", "standardised", "centres")
             self.confidence_ = 1.0 if opinions is None or self.n_clusters == 1 else opinions.single
@@ -310,7 +300,7 @@ class Coterie(BaseClusterer):
                 )
         self.n_clusters_ = winner.n_clusters
         self._partitioner = Partitioner.of(rows, winner)
-        dissolve = self.n_clusters is None  # a number that was asked for is kept
+        dissolve = self.n_clusters in {None, "auto"}  # a number that was asked for is kept
         self._outliers = Outliers.of(self._partitioner, rows, dissolve=dissolve) if self.noise else None
 
     def _label(self, encoded: npt.NDArray[np.float32], before: Labels | None) -> None:
@@ -331,10 +321,7 @@ class Coterie(BaseClusterer):
 
     def _describe(self) -> None:
         """Set what follows from the clusters that were found."""
-        self.prototypes_ = self._means
         self.cluster_centers_ = self.table_.inverse(self._means)
-        self.history_: dict[str, list[float]] = {"loss": []}
-        self.runs_: list[dict[str, Any]] = []
 
     def _assign(self, encoded: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], Labels]:
         """Memberships and labels of some rows."""
@@ -367,7 +354,7 @@ class Coterie(BaseClusterer):
         arrays |= {"order": self._order, "means": self._means}
         if self._outliers is not None:
             arrays |= self._outliers.to_arrays()
-        names_told = ("confidence", "proposals", "levels", "chosen", "runner_up")
+        names_told = ("confidence", "candidates", "levels", "chosen", "runner_up")
         told = {name: getattr(self, f"{name}_") for name in names_told}
         card = {**names, **told, "n_clusters": self.n_clusters_, "notes": list(self.notes_)}
         return {name: torch.from_numpy(np.require(value, requirements="C")) for name, value in arrays.items()}, card
@@ -377,8 +364,10 @@ class Coterie(BaseClusterer):
         self._partitioner = Partitioner.from_arrays(arrays, card)
         self._outliers = Outliers.from_arrays(arrays)
         self._opinions = None
+        if self.n_clusters is None:  # what files of version 0.1 have for "auto"
+            self.n_clusters = "auto"
         self._order, self._means = arrays["order"], arrays["means"]
         self.n_clusters_, self.notes_ = int(card["n_clusters"]), tuple(card["notes"])
-        self.confidence_, self.proposals_ = float(card["confidence"]), card["proposals"]
+        self.confidence_, self.candidates_ = float(card["confidence"]), card.get("candidates", card.get("proposals"))
         self.levels_, self.chosen_, self.runner_up_ = card["levels"], card["chosen"], card["runner_up"]
         self._describe()
