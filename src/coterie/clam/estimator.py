@@ -1,7 +1,7 @@
 """ClAM as a scikit-learn estimator."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -15,10 +15,11 @@ from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
 from coterie.clam.search import Fill, Select, batch_size_for, check_weight, make_plan, search, settle
 from coterie.config import from_dict, to_dict
 from coterie.ops.partitions import cluster_means
-from coterie.progress import Progress
+from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
+from coterie.validation import check_parameters
 
 STREAM_RATE = 0.2
 """Share of the chosen run's learning rate that ``partial_fit`` begins with."""
@@ -148,9 +149,10 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         code_beta: bool = False,
         legacy_mask: bool = False,
         plateau: bool = False,
-        device: str = "auto",
         random_state: Any = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        device: str = "auto",
+        verbose: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.max_clusters = max_clusters
@@ -175,7 +177,8 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         self.plateau = plateau
         self.device = device
         self.random_state = random_state
-        self.on_progress = on_progress
+        self.verbose = verbose
+        self.callback = callback
 
     @classmethod
     def faithful(cls, n_clusters: int, **parameters: Any) -> "ClAM":
@@ -207,7 +210,6 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         }
         return cls(n_clusters, **(published | parameters))
 
-    @one_thread()
     def fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
         """Learn prototypes from the rows of X.
 
@@ -220,6 +222,12 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         sample_weight : array (n,), optional
             How much each row counts in training.
         """
+        check_parameters(self, self.constraints)
+        with one_thread():
+            self._fit(X, sample_weight)
+        return self
+
+    def _fit(self, X: Any, sample_weight: npt.ArrayLike | None = None) -> None:
         x = self._fit_encoder(X, self.scaling)
         weight = check_weight(sample_weight, x)
         rows = x if weight is None else x[weight > 0]
@@ -229,14 +237,13 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
             plan,
             generator=generator_from(self.random_state, x.device),
             weight=None if weight is None else weight[weight > 0],
-            on_progress=self.on_progress,
+            on_progress=self._progress(),
         )
         self.runs_, self.notes_ = found.runs, found.notes
         self.silhouette_ = float(str(found.runs[found.chosen]["silhouette"]))
         self.model_, afterthoughts = settle(found, rows, plan)
         self.notes_ += afterthoughts
         self._describe(x)
-        return self
 
     @one_thread()
     def partial_fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -267,27 +274,11 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         self._describe(x)
         return self
 
-    @one_thread()
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Clusters of the rows of X; equal to ``labels_`` on the rows of ``fit``.
+    def _predict(self, X: Any) -> npt.NDArray[np.int64]:
+        return labels_to_numpy(self.model_.assign(self._encode(X))[0])
 
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
-        x = self._encode(X)
-        return labels_to_numpy(self.model_.assign(x)[0])
-
-    @one_thread()
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Soft memberships (n, n_clusters_): softmax(-beta distance) where the prototypes' pull takes each row.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        """Compute softmax(-beta distance) at the end of each row's trajectory."""
         x = self._encode(X)
         return to_numpy(self.model_.cluster(x, generator_from(0, x.device)).probabilities)
 

@@ -1,6 +1,6 @@
 """TCC as a scikit-learn estimator."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, final, get_type_hints
@@ -12,7 +12,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from coterie.amortized.estimator import FARTHEST, check_at_least_one
 from coterie.base import BaseClusterer, device_from, generator_from, labels_to_numpy, one_thread, to_numpy
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, InputError
@@ -21,13 +20,16 @@ from coterie.images.resizing import PictureMatch
 from coterie.nn.model import build
 from coterie.nn.vision import Encoder
 from coterie.ops.partitions import cluster_means
-from coterie.progress import Progress
+from coterie.progress import Callback
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table
 from coterie.tcc.augmentations import Views
 from coterie.tcc.model import TccConfig, TccModel
 from coterie.tcc.schedule import Course, learned
+from coterie.validation import FRACTION, NONE, Choice, Constraints, Integer, Number, check_n_clusters
 
+FARTHEST = 1e6
+"""Largest absolute value that enters the network."""
 SMALLEST_SIDE, LARGEST_SIDE = 16, 64
 """Pixels that a side of images is brought to if it has fewer, or more, unless a size is asked for."""
 LONG, SLOW, MOST_REMEMBERED = 2000, 0.99, 2048
@@ -120,6 +122,16 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
     """
 
     method: ClassVar[str] = "tcc"
+    constraints: ClassVar[Mapping[str, Constraints]] = {
+        "n_clusters": (Integer(1), Choice("auto")),
+        "epochs": (Integer(1), Choice("auto")),
+        "batch_size": Integer(1),
+        "warm_up": FRACTION,
+        "beginnings": Integer(1),
+        "learning_rate": Number(0.0, exclusive=True),
+        "channels": Integer(1),
+        "image_size": (Integer(1), NONE),
+    }
 
     def __init__(
         self,
@@ -137,9 +149,10 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         scaling: Scaling = "standard",
         settings: Mapping[str, Any] | None = None,
         folder: str | Path | None = None,
-        device: str = "auto",
         random_state: Any = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        device: str = "auto",
+        verbose: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
         self.epochs = epochs
@@ -156,20 +169,10 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         self.folder = folder
         self.device = device
         self.random_state = random_state
-        self.on_progress = on_progress
+        self.verbose = verbose
+        self.callback = callback
 
-    @one_thread()
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Learn to tell the rows of X apart, and sort them.
-
-        Parameters
-        ----------
-        X : array (n, height, width) or (n, height, width, channels), folder of images, DataLoader, or table (n, d)
-            Images, or embeddings. A DataLoader gives images (n, channels, height, width), or first of all these; it
-            should not shuffle, since labels are in its order.
-        y : None
-            Not used.
-        """
+    def _fit(self, X: Any) -> None:
         table = self._read(_collected(X), reset=True)
         self._check(table.n_rows)
         self.table_ = TableEncoder("none" if table.image is not None else self.scaling).fit(table)
@@ -183,7 +186,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         generator = generator_from(self.random_state, x.device)
         course = self._course(len(x))
         config = self._config(x.shape[1], course, len(x))
-        model, self.history_ = learned(TccModel, x, config, course, generator, on_progress=self.on_progress)
+        model, self.history_ = learned(TccModel, x, config, course, generator, on_progress=self._progress())
         found = model.cluster(x, generator)
         notes += _collapsed(found.labels, self.n_clusters)
         self.notes_ = tuple(notes)
@@ -193,21 +196,11 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         self._means = cluster_means(encoded, labels, self.model_.config.n_clusters)
         self.probabilities_, self.labels_ = to_numpy(memberships), labels_to_numpy(labels)
         self._describe()
-        return self
 
     def _check(self, n_rows: int) -> None:
-        check_at_least_one(
-            n_clusters=self.n_clusters,
-            batch_size=self.batch_size,
-            channels=self.channels,
-            beginnings=self.beginnings,
-        )
-        if self.epochs != "auto":
-            check_at_least_one(epochs=self.epochs)
-        if self.n_clusters > n_rows:
-            raise InputError(f"n_clusters={self.n_clusters} is more than n_samples={n_rows}. Ask for fewer.")
-        if not 0 <= self.warm_up <= 1:
-            raise InputError(f"warm_up={self.warm_up} must be a share of the training, from 0 to 1.")
+        if self.n_clusters == "auto":
+            raise InputError("n_clusters='auto': TCC cannot find the number of clusters. Give it as an integer.")
+        check_n_clusters(self.n_clusters, n_rows)
         if self.folder is not None and not isinstance(self.random_state, int | np.integer):
             raise InputError(
                 f"A run that can go on from folder={str(self.folder)!r} must draw the same again: give a whole number "
@@ -221,7 +214,6 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
             return []
         height, width, channels = table.image
         if self.image_size is not None:
-            check_at_least_one(image_size=self.image_size)
             height = width = self.image_size
         else:
             height, width = (min(max(side, SMALLEST_SIDE), LARGEST_SIDE) for side in (height, width))
@@ -275,29 +267,8 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         table = self._read(_collected(X), reset=False)
         return self._matched(table, self._to_tensor(table))
 
-    @one_thread()
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Clusters of the rows of X; equal to ``labels_`` on the rows of ``fit``.
-
-        Parameters
-        ----------
-        X : array-like
-            Images or rows like those of ``fit``.
-        """
-        x = self._features(X)
-        return labels_to_numpy(self.model_.memberships(x).argmax(dim=1))
-
-    @one_thread()
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Memberships (n, n_clusters_), rows summing to one.
-
-        Parameters
-        ----------
-        X : array-like
-            Images or rows like those of ``fit``.
-        """
-        x = self._features(X)
-        return to_numpy(self.model_.memberships(x))
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        return to_numpy(self.model_.memberships(self._features(X)))
 
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
@@ -359,7 +330,7 @@ def _collapsed(labels: Tensor, n_clusters: int) -> list[str]:
     return [f"the clusters collapsed: only {used} of the {n_clusters} that were asked for {have} a row"]
 
 
-ELSEWHERE = ("settings", "views", "random_state", "on_progress", "return")
+ELSEWHERE = ("settings", "views", "random_state", "verbose", "callback", "return")
 """Parameters of TCC that [parameters] does not have: they have sections or a key of their own, or are for Python."""
 OF_THE_NETWORK = ("n_features", "n_clusters", "image", "encoder", "channels")
 """Settings of TccConfig that [settings] does not have: the images say them, or [parameters]."""
