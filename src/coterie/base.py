@@ -4,11 +4,12 @@ import inspect
 import re
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -45,6 +46,72 @@ _SHARED_ATTRIBUTES = {
     "notes_": "tuple of str\nDecisions made during the fit, one sentence each.",
     "table_": "TableEncoder\nHow columns became numbers; its ``notes`` list every decision.",
 }
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ReportSection:
+    """A section that a method adds to the report: a title, paragraphs and, if it has rows, a table."""
+
+    title: str
+    paragraphs: tuple[str, ...] = ()
+    header: tuple[str, ...] = ()
+    rows: tuple[tuple[object, ...], ...] = ()
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Scored candidate partitions, and the one that was chosen.
+
+    A candidate is a mapping with ``algorithm``, ``columns``, ``refined``, ``n_clusters`` and ``score``.
+    """
+
+    confidence: float
+    """Expected adjusted Rand index of the result; if ``chosen`` is None, the probability of a single cluster."""
+    candidates: Sequence[Mapping[str, Any]]
+    """All candidates, the best first."""
+    levels: Sequence[Mapping[str, Any]]
+    """Best candidate of each number of clusters, in ascending order of that number."""
+    chosen: Mapping[str, Any] | None
+    """The candidate behind the result; None if all rows are one cluster."""
+    runner_up: Mapping[str, Any] | None
+    """Best candidate that differs clearly from the chosen one."""
+    shortlist: Callable[[int], Sequence[Mapping[str, Any]]]
+    """Returns the best candidates, at most that many, without near duplicates."""
+    alternative: Callable[[int, Any], npt.NDArray[np.int64]]
+    """Returns the labels of the rows of a table by the best candidate with that number of clusters."""
+    low_confidence: float = 0.25
+    """Confidence below which the result is little better than a guess."""
+    tolerance: float = 0.0
+    """Difference of log-odds within which scores count as equal, and fewer clusters are preferred."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FitDescription:
+    """What a fit can tell about itself, for the summary and the report; every field has a neutral default."""
+
+    silhouette: float | None = None
+    """Mean silhouette if the fit measured it; otherwise the command does."""
+    pixel_distances_meaningful: bool = True
+    """If not, no silhouette is computed for clusters of images."""
+    embed: Callable[[Any], npt.NDArray[Any]] | None = None
+    """Maps a table to learned embeddings (n, d), which place its rows on the map; None to use the columns."""
+    prototypes: npt.NDArray[Any] | None = None
+    """Trained prototypes (n_clusters, n_encoded) in the encoded space; None to use the means of the clusters."""
+    losses: Sequence[float] = ()
+    """Training loss of each epoch."""
+    runs: Sequence[Mapping[str, Any]] = ()
+    """Settings and scores of the training runs; one is ``chosen``."""
+    kernel: npt.NDArray[Any] | None = None
+    """Probability (m, m) that two rows are in the same cluster."""
+    kernel_rows: npt.NDArray[np.int64] | None = None
+    """Row numbers (m,) of the kernel."""
+    selection: Selection | None = None
+    """The candidates that the result was chosen from."""
+    sections: tuple[ReportSection, ...] = ()
+    """Further sections of the report."""
 
 
 class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
@@ -142,6 +209,16 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
     def _predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Compute labels; by default the most probable cluster."""
         return self._predict_proba(X).argmax(axis=1).astype(np.int64)
+
+    def describe_fit(self, table: Table) -> FitDescription:
+        """Describe the fit for the summary and the report; a subclass adds what only it knows.
+
+        Parameters
+        ----------
+        table : Table
+            The rows that the estimator was fitted on.
+        """
+        return FitDescription()
 
     @abstractmethod
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""The registry of methods; each declares in its own folder what the command, the report and recipes need to know."""
+"""The registry of methods. Each method declares in its own folder what the command and recipes need to know."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 from coterie.errors import InputError, WeightsError
 
@@ -41,7 +41,11 @@ class Option:
     choices: tuple[str, ...] = ()
     """The values that are allowed; empty for any."""
     metavar: str | None = None
-    """What stands for the value in ``--help``."""
+    """What stands for the value in ``--help``; by default the choices or the type."""
+    former: tuple[str, ...] = ()
+    """Former flags; they work for one release, with a warning."""
+    gives_n_clusters: bool = False
+    """Whether the option also determines the number of clusters, so that ``-k`` is not required."""
 
 
 @final
@@ -61,8 +65,19 @@ class Method:
     """Whether the number of clusters can be given."""
     finds_n_clusters: bool = True
     """Whether ``n_clusters="auto"`` works."""
+    factory: str | None = None
+    """Function that builds the estimator from keyword parameters, as ``"module:function"``; by default the class."""
+    learns_from: tuple[Literal["tables", "images"], ...] = ()
+    """What ``coterie learn`` can train it on: labelled tables, folders of labelled images; empty for neither."""
     network: str | None = None
     """The ``ClusterModel``, as ``"module:Class"``; None if the method has no network of its own."""
+
+    def build_estimator(self, **parameters: Any) -> "BaseClusterer":
+        """Build an unfitted estimator; the random state is 0 unless it is given."""
+        if self.factory is not None:
+            estimator: BaseClusterer = _imported(self.factory)(**parameters)
+            return estimator
+        return self.load_estimator()(**{"random_state": 0, **parameters})
 
     def load_estimator(self) -> "type[BaseClusterer]":
         """Import the estimator class."""
@@ -72,6 +87,11 @@ class Method:
     def load_network(self) -> Any:
         """Import the network class; None if there is none."""
         return None if self.network is None else _imported(self.network)
+
+
+def get_methods() -> list[Method]:
+    """Return all registered methods."""
+    return [get_method(name) for name in METHODS]
 
 
 def get_method(name: str) -> Method:

@@ -6,6 +6,13 @@ METHOD = Method(
     name="clam",
     estimator="coterie.clam.estimator:ClAM",
     summary="prototypes as associative memories, trained on the data itself",
-    options=(Option("--scaling", "scaling", "How number columns are scaled", choices=("robust", "standard", "none")),),
+    options=(
+        Option(
+            "--scaling",
+            "scaling",
+            "scaling of number columns (default: robust for clam, standard for tcc, otherwise that of the weights)",
+            choices=("robust", "standard", "none"),
+        ),
+    ),
     network="coterie.clam.model:ClamModel",
 )

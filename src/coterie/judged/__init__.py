@@ -5,11 +5,28 @@ from coterie.methods import Method, Option
 METHOD = Method(
     name="coterie",
     estimator="coterie.judged.estimator:Coterie",
-    summary="many candidate partitions, scored by one pretrained judge",
+    summary="many candidate partitions, scored by a pretrained network",
     options=(
-        Option("--effort", "effort", "How many candidates are tried", choices=("fast", "balanced", "thorough")),
-        Option("--granularity", "granularity", "Above 0 for more clusters, below for fewer", kind=float),
-        Option("--noise", "noise", "Leave outliers out of all clusters (label -1)", kind=bool),
-        Option("--allow-single", "allow_single", "Allow the answer that all rows are one cluster", kind=bool),
+        Option(
+            "--effort",
+            "effort",
+            "number of candidates that are tried (default: balanced)",
+            choices=("fast", "balanced", "thorough"),
+        ),
+        Option(
+            "--granularity",
+            "granularity",
+            "above 0 for more and smaller clusters, below 0 for fewer and larger ones (default: 0)",
+            kind=float,
+            metavar="G",
+        ),
+        Option(
+            "--noise",
+            "noise",
+            "label rows far from all others as noise (cluster -1)",
+            kind=bool,
+            former=("--outliers",),
+        ),
+        Option("--allow-single", "allow_single", "allow the result that all rows are one cluster", kind=bool),
     ),
 )

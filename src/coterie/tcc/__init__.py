@@ -7,9 +7,21 @@ METHOD = Method(
     estimator="coterie.tcc.estimator:TCC",
     summary="twin contrastive clustering of images and embeddings, trained on the data itself",
     options=(
-        Option("--scaling", "scaling", "How number columns are scaled", choices=("robust", "standard", "none")),
-        Option("--recipe", "recipe", "Recipe file with all of its settings"),
+        Option(
+            "--scaling",
+            "scaling",
+            "scaling of number columns (default: robust for clam, standard for tcc, otherwise that of the weights)",
+            choices=("robust", "standard", "none"),
+        ),
+        Option(
+            "--recipe",
+            "recipe",
+            "TOML file with all settings, such as recipes/tcc-cifar10.toml",
+            metavar="FILE.toml",
+            gives_n_clusters=True,
+        ),
     ),
     finds_n_clusters=False,
+    factory="coterie.tcc.estimator:tcc_from_options",
     network="coterie.tcc.model:TccModel",
 )

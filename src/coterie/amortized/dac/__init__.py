@@ -7,9 +7,20 @@ METHOD = Method(
     estimator="coterie.amortized.dac.estimator:DAC",
     summary="a set transformer that filters out one cluster per pass",
     options=(
-        Option("--weights", "weights", "Name of pretrained weights, or a model file"),
-        Option("--scaling", "scaling", "How number columns are scaled", choices=("robust", "standard", "none")),
+        Option(
+            "--weights",
+            "weights",
+            "pretrained weights: a name that ships, or a file written by learn",
+            metavar="NAME|FILE",
+        ),
+        Option(
+            "--scaling",
+            "scaling",
+            "scaling of number columns (default: robust for clam, standard for tcc, otherwise that of the weights)",
+            choices=("auto", "robust", "standard", "none"),
+        ),
     ),
     takes_n_clusters=False,
+    learns_from=("tables",),
     network="coterie.amortized.dac.network:DacModel",
 )
