@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from coterie.methods import load
     from coterie.tcc.estimator import TCC
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["AMCP", "DAC", "TCC", "AttentionBasedClustering", "ClAM", "Coterie", "__version__", "load"]
 
 # Public names and where they are defined: importing the package imports neither torch nor scikit-learn.
