@@ -1,8 +1,9 @@
 """ClAM as a scikit-learn estimator."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, ClassVar, Literal, Self
+from collections.abc import Collection, Mapping, Sequence, Sized
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,105 +13,118 @@ from torch import Tensor
 
 from coterie.base import BaseClusterer, generator_from, labels_to_numpy, one_thread, to_numpy
 from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
-from coterie.clam.search import Fill, Select, batch_size_for, check_weight, make_plan, search, settle
+from coterie.clam.search import FORMER_RUN_KEYS, INITS, Fill, Search, Select, batch_size_for, check_sample_weight
 from coterie.config import from_dict, to_dict
 from coterie.ops.partitions import cluster_means
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
-from coterie.validation import check_parameters
+from coterie.validation import BOOLEAN, NONE, Choice, Constraint, Constraints, Integer, Number, check_parameters
 
-STREAM_RATE = 0.2
-"""Share of the chosen run's learning rate that ``partial_fit`` begins with."""
+PARTIAL_FIT_RATE = 0.2
+"""Initial learning rate of ``partial_fit``, as a fraction of that of the chosen run."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _SequenceOf:
+    """A non-empty sequence of values that each satisfy a constraint."""
+
+    item: Constraint
+
+    def accepts(self, value: Any) -> bool:
+        is_sequence = isinstance(value, Collection) and not isinstance(value, str) and np.ndim(value) == 1
+        return is_sequence and len(value) > 0 and all(map(self.item.accepts, value))
+
+    def __str__(self) -> str:
+        return "a sequence of these"
+
+
+@final
+class _Array:
+    """An array; its shape is checked against the data."""
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, Sized) and not isinstance(value, str)
+
+    def __str__(self) -> str:
+        return "an array"
+
+
+_POSITIVE = Number(0.0, exclusive=True)
+_MASK_RATE = Number(0.0, 1.0, exclusive=True)
+_FILL = Choice(*get_args(Fill))
 
 
 class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # type: ignore[misc]  # scikit-learn is untyped
-    """Clustering with associative memories.
+    """Clustering with associative memories (Saha et al., ICML 2023).
 
-    Prototypes attract points step by step; they are learned by hiding features and completing them from what is left.
-    Restarts, and every parameter below that takes several values, are trained together as one tensor program, and the
-    best run is kept.
+    Prototypes are the memories of an associative memory network that attracts points in a few steps. They are learned
+    by masking features and completing them from the others. Restarts, and every parameter that takes several values,
+    are trained together as one tensor program; the best run is kept.
 
     Parameters
     ----------
     n_clusters : int or "auto"
-        How many clusters; "auto" trains every number from 2 to ``max_clusters`` in the same program.
+        Number of clusters; "auto" trains every number from 2 to ``max_clusters`` and selects one.
     max_clusters : int
         Largest number that "auto" tries.
     beta : float, sequence of float, or "auto"
         Inverse temperature, in the units of the encoded data; large values approach nearest-prototype clustering.
     steps : int
-        T, the number of updates that take a point towards its prototype.
+        T, the recursion depth.
     learning_rate : float or sequence of float
-        Largest rate of Adam.
+        Initial learning rate of Adam.
     mask_rate : float or sequence of float
-        Share of the features that are hidden in training.
+        Fraction of the features that are masked in training.
     fill : {"mean", "min", "max"} or a sequence of these
-        What stands in for a hidden feature at first.
+        Statistic of the column that replaces a masked feature.
     n_restarts : int
-        Starts for each setting.
+        Restarts per setting.
     init : {"mixed", "k-means", "k-means++", "data", "normal", "spread"}, or array (n_clusters, n_features)
-        Where prototypes begin: "normal" is the paper's N(0.1, 0.1²); "data" are rows; "k-means" refines "k-means++" by
-        Lloyd's steps; "spread" draws rows far from each other, which finds outliers; "mixed" takes the first four in
-        turn. An array is in the units of the (encoded) input.
+        Initial prototypes: "normal" samples the paper's N(0.1, 0.1²); "data" samples rows; "k-means" refines
+        "k-means++" by Lloyd's algorithm; "spread" samples rows far from each other, which finds outliers; "mixed"
+        cycles through the first four. An array is in the units of the (encoded) input.
     select : {"silhouette", "loss"}
-        How the best run is told, both without labels.
+        Criterion of the best run; neither needs labels.
     min_cluster_size : int or "auto"
-        Runs with a smaller cluster are taken only if there is no other. "auto" is half of an equal share, or three
-        quarters of the smallest cluster of k-means if that is less. Unless it is 0, as in the paper, prototypes that
-        would own no row are revived.
+        Runs with a smaller cluster are selected only if there is no other. "auto" is half of n_samples / n_clusters,
+        or three quarters of the smallest k-means cluster if that is less. Unless it is 0, as in the paper, prototypes
+        without rows are moved.
     objective : {"masked", "unmasked"}
-        Complete hidden features (Eq. 9 of the paper), or the ablation without masks (Eq. 8).
+        Pattern completion (Eq. 9 of the paper), or the ablation without masks (Eq. 8).
     metric : {"euclidean", "cosine", "manhattan", "mahalanobis"}
-        What the prototypes attract by. "cosine" is the paper's spherical variant (Eq. 12).
+        Distance in the energy. "cosine" is the paper's spherical variant (Eq. 12).
     prototype_weights : None, "learned", or array (n_clusters,)
-        Relative attraction of the prototypes (Eq. 10).
-    scaling : {"robust", "standard", "none"}
-        How number columns are brought to one scale; see ``coterie.tables.encoder.TableEncoder``.
+        Relative attraction epsilon of the prototypes (Eq. 10).
     epochs : int or "auto"
-        Passes over the rows; "auto" spends a few seconds.
+        Passes over the rows; "auto" takes a few seconds.
     batch_size : int or "auto"
-        Rows of a training step.
+        Rows per training step.
     halving : bool
-        Stop runs early that fall behind (successive halving).
+        Stop the worse runs early (successive halving).
     code_beta : bool
-        Take ``beta`` as the authors' code and Table 6 of the paper do, which is twice the paper's own.
+        Interpret ``beta`` as the authors' code and Table 6 of the paper do: twice the value of Eq. 1.
     legacy_mask : bool
-        Draw masks as the authors' code does.
+        Sample masks as the authors' code does.
     plateau : bool
-        Cut the rate when the loss stalls, as the authors' code does, instead of a cosine schedule.
-    device : str
-        "auto", "cpu", "cuda" ...
-    random_state : int, RandomState or None
-        Same number, same result, at any number of threads.
-    on_progress : callable, optional
-        Called with a ``coterie.progress.Progress`` after every step.
+        Reduce the learning rate when the loss stalls, as the authors' code does, instead of a cosine schedule.
+    scaling : {"robust", "standard", "none"}
+        Scaling of number columns; see ``coterie.tables.encoder.TableEncoder``.
 
     Attributes
     ----------
-    labels_ : array (n,)
-        Cluster of each row, the largest cluster being 0.
-    n_clusters_ : int
-        Number of clusters that own at least one row.
-    probabilities_ : array (n, n_clusters_)
-        Soft memberships of the rows of ``fit``.
-    cluster_centers_ : array (n_clusters_, n_encoded)
-        Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
     prototypes_ : array (n_clusters_, n_encoded)
-        Prototypes, in the encoded space. They overshoot the means: a point never quite reaches its prototype.
+        Prototypes in the encoded space. They lie beyond the means, since x^T does not quite reach its prototype.
     beta_ : float
         Inverse temperature of the chosen run.
     silhouette_ : float
-        Of the chosen run, on the rows that ``notes_`` states.
+        Silhouette of the chosen run, on the rows that ``notes_`` states.
     history_ : dict
-        ``loss`` of the chosen run, epoch by epoch.
+        "loss" of the chosen run per epoch.
     runs_ : list of dict
-        Settings and scores of all runs that were trained to the end.
-    notes_ : tuple of str
-        What was decided on the way, in sentences.
-    table_ : TableEncoder
-        How columns became numbers; its ``notes`` list every decision.
+        Settings and scores of the runs that were trained to the end.
 
     Examples
     --------
@@ -124,6 +138,29 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     """
 
     method: ClassVar[str] = "clam"
+    constraints: ClassVar[Mapping[str, Constraints]] = {
+        "n_clusters": (Integer(1), Choice("auto")),
+        "max_clusters": Integer(1),
+        "beta": (_POSITIVE, Choice("auto"), _SequenceOf(_POSITIVE)),
+        "steps": Integer(1),
+        "learning_rate": (_POSITIVE, _SequenceOf(_POSITIVE)),
+        "mask_rate": (_MASK_RATE, _SequenceOf(_MASK_RATE)),
+        "fill": (_FILL, _SequenceOf(_FILL)),
+        "n_restarts": Integer(1),
+        "init": (Choice("mixed", *INITS), _Array()),
+        "select": Choice(*get_args(Select)),
+        "min_cluster_size": (Integer(0), Choice("auto")),
+        "objective": Choice(*get_args(Objective)),
+        "metric": Choice(*get_args(Metric)),
+        "prototype_weights": (NONE, Choice("learned"), _Array()),
+        "epochs": (Integer(1), Choice("auto")),
+        "batch_size": (Integer(1), Choice("auto")),
+        "halving": BOOLEAN,
+        "code_beta": BOOLEAN,
+        "legacy_mask": BOOLEAN,
+        "plateau": BOOLEAN,
+        "scaling": Choice(*get_args(Scaling)),
+    }
 
     def __init__(
         self,
@@ -142,13 +179,13 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         objective: Objective = "masked",
         metric: Metric = "euclidean",
         prototype_weights: Any = None,
-        scaling: Scaling = "robust",
         epochs: int | Literal["auto"] = "auto",
         batch_size: int | Literal["auto"] = "auto",
         halving: bool = True,
         code_beta: bool = False,
         legacy_mask: bool = False,
         plateau: bool = False,
+        scaling: Scaling = "robust",
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -168,28 +205,28 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         self.objective = objective
         self.metric = metric
         self.prototype_weights = prototype_weights
-        self.scaling = scaling
         self.epochs = epochs
         self.batch_size = batch_size
         self.halving = halving
         self.code_beta = code_beta
         self.legacy_mask = legacy_mask
         self.plateau = plateau
-        self.device = device
+        self.scaling = scaling
         self.random_state = random_state
+        self.device = device
         self.verbose = verbose
         self.callback = callback
 
     @classmethod
-    def faithful(cls, n_clusters: int, **parameters: Any) -> "ClAM":
-        """The published configuration: standardised data, N(0.1, 0.1²) starts, the authors' masks, rates and stopping.
+    def faithful(cls, n_clusters: int, **overrides: Any) -> "ClAM":
+        """Return the published configuration: the authors' scaling, initialisation, masks, rates and stopping rule.
 
         Parameters
         ----------
         n_clusters : int
-            How many prototypes; some may end empty.
-        **parameters
-            What to set otherwise, such as the tabled ``beta``.
+            Number of prototypes; some may end without rows.
+        **overrides
+            Parameters to change, such as ``beta`` from Table 6.
         """
         published: dict[str, Any] = {
             "beta": (1.1, 1.5, 2.0, 2.4),
@@ -200,27 +237,31 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
             "n_restarts": 10,
             "init": "normal",
             "min_cluster_size": 0,
-            "scaling": "standard",
             "epochs": 200,
             "batch_size": 8,
             "halving": False,
             "code_beta": True,
             "legacy_mask": True,
             "plateau": True,
+            "scaling": "standard",
         }
-        return cls(n_clusters, **(published | parameters))
+        return cls(n_clusters, **(published | overrides))
 
     def fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Learn prototypes from the rows of X.
+        """Cluster the rows of X.
 
         Parameters
         ----------
         X : array, DataFrame, Arrow table, tensor or list (n, d)
-            Numbers, categories, booleans, dates; missing values are welcome.
+            Numbers, categories, booleans or dates, missing values included.
         y : None
-            Not used.
+            Ignored; present for scikit-learn.
         sample_weight : array (n,), optional
-            How much each row counts in training.
+            Weight of each row in the loss.
+
+        Returns
+        -------
+        self
         """
         check_parameters(self, self.constraints)
         with one_thread():
@@ -229,62 +270,59 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
 
     def _fit(self, X: Any, sample_weight: npt.ArrayLike | None = None) -> None:
         x = self._fit_encoder(X, self.scaling)
-        weight = check_weight(sample_weight, x)
+        weight = check_sample_weight(sample_weight, x)
         rows = x if weight is None else x[weight > 0]
-        plan = make_plan(self.get_params(deep=False), rows, self.table_)
-        found = search(
+        search = Search.from_parameters(self.get_params(deep=False), rows, self.table_)
+        finalists = search.train(
             rows,
-            plan,
             generator=generator_from(self.random_state, x.device),
             weight=None if weight is None else weight[weight > 0],
-            on_progress=self._progress(),
+            callback=self._progress(),
         )
-        self.runs_, self.notes_ = found.runs, found.notes
-        self.silhouette_ = float(str(found.runs[found.chosen]["silhouette"]))
-        self.model_, afterthoughts = settle(found, rows, plan)
-        self.notes_ += afterthoughts
-        self._describe(x)
+        self.model_ = search.best_model(finalists, rows)
+        self.runs_ = [asdict(run) for run in search.runs]
+        self.silhouette_ = next(run.silhouette for run in search.runs if run.chosen)
+        self.notes_ = tuple(search.notes)
+        self._set_results(x)
 
-    @one_thread()
     def partial_fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
-        """Go on learning from more rows; the first call is a ``fit``, and fixes the columns and their scale.
+        """Continue training on more rows; the first call is a ``fit`` and fixes the columns and their scaling.
 
         Parameters
         ----------
         X : array-like (n, d)
-            A part of a stream.
+            Next batch of a stream.
         y : None
-            Not used.
+            Ignored; present for scikit-learn.
         sample_weight : array (n,), optional
-            How much each row counts.
+            Weight of each row in the loss.
         """
         if "model_" not in vars(self):
             return self.fit(X, sample_weight=sample_weight)
-        x = self._encode(X)
-        generator = generator_from(self.random_state, x.device)
-        batch_size = batch_size_for(self.batch_size, len(x))
-        train(
-            self.model_,
-            point_batches(
-                x, batch_size=batch_size, epochs=2, generator=generator, weight=check_weight(sample_weight, x)
-            ),
-            TrainConfig(steps=2 * math.ceil(len(x) / batch_size), learning_rate=STREAM_RATE, warmup=5),
-            generator=generator,
-        )
-        self._describe(x)
+        with one_thread():
+            x = self._encode(X)
+            weight = check_sample_weight(sample_weight, x)
+            generator = generator_from(self.random_state, x.device)
+            batch_size = batch_size_for(self.batch_size, len(x))
+            train(
+                self.model_,
+                point_batches(x, batch_size=batch_size, epochs=2, generator=generator, weight=weight),
+                TrainConfig(steps=2 * math.ceil(len(x) / batch_size), learning_rate=PARTIAL_FIT_RATE, warmup=5),
+                generator=generator,
+            )
+            self._set_results(x)
         return self
 
     def _predict(self, X: Any) -> npt.NDArray[np.int64]:
         return labels_to_numpy(self.model_.assign(self._encode(X))[0])
 
     def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute softmax(-beta distance) at the end of each row's trajectory."""
         x = self._encode(X)
         return to_numpy(self.model_.cluster(x, generator_from(0, x.device)).probabilities)
 
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Distances (n, n_clusters_) of the rows from the prototypes, in the space in which these live.
+        """Compute the distances (n, n_clusters_) of the rows from the prototypes.
 
         Parameters
         ----------
@@ -293,18 +331,18 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         """
         x = self._encode(X)
         prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
-        return to_numpy(torch.cdist(self.model_.enter(x), prototypes))
+        return to_numpy(torch.cdist(self.model_.to_memory_space(x), prototypes))
 
     @one_thread()
     def score(self, X: Any, y: None = None) -> float:
-        """Negative mean distance of where the rows end from their prototype: the higher the better.
+        """Compute the negative mean distance of x^T from its prototype; higher is better.
 
         Parameters
         ----------
         X : array-like (n, d)
             Rows with the columns of ``fit``.
         y : None
-            Not used.
+            Ignored; present for scikit-learn.
         """
         x = self._encode(X)
         nearest = [self.model_.final_distances(block)[0].amin(dim=1) for block in self.model_.blocks(x)]
@@ -312,7 +350,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
 
     @one_thread()
     def energy(self, X: Any) -> npt.NDArray[np.float32]:
-        """Energy (n,) of the associative memory at each row: low near prototypes (Eq. 1, 10, 12).
+        """Compute the energy (n,) of each row (Eq. 1, 10, 12); it is low near prototypes.
 
         Parameters
         ----------
@@ -324,7 +362,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
 
     @one_thread()
     def entropy(self, X: Any) -> npt.NDArray[np.float32]:
-        """Entropy (n,) of the pull on each row (Eq. 13): zero where one prototype alone attracts it.
+        """Compute the entropy (n,) of the attraction of each row (Eq. 13); zero if one prototype dominates.
 
         Parameters
         ----------
@@ -336,30 +374,30 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
 
     @one_thread()
     def trajectories(self, X: Any) -> npt.NDArray[np.float64]:
-        """Positions (steps + 1, n, n_encoded) that the pull takes the rows through, in the units of the input.
+        """Compute the iterates (steps + 1, n, n_encoded) of the recursion, in the units of the input.
 
         Parameters
         ----------
         X : array-like (n, d)
             Rows with the columns of ``fit``.
         """
-        x = self._encode(X)
-        path = to_numpy(self.model_.trajectories(x))
-        return np.stack([self.table_.inverse(positions) for positions in path])
+        iterates = to_numpy(self.model_.trajectories(self._encode(X)))
+        return np.stack([self.table_.inverse_transform(v) for v in iterates])
 
-    def _describe(self, x: Tensor) -> None:
-        """Set everything that follows from the model and the rows."""
+    def _set_results(self, x: Tensor) -> None:
+        """Set the attributes that follow from the model and the training rows."""
         clustering = self.model_.cluster(x, generator_from(0, x.device))
         self.labels_ = labels_to_numpy(clustering.labels)
         self.probabilities_ = to_numpy(clustering.probabilities)
         self._means = cluster_means(x, clustering.labels, clustering.n_clusters)
-        self._describe_model()
+        self._set_model_results()
 
-    def _describe_model(self) -> None:
+    def _set_model_results(self) -> None:
         self.n_clusters_ = int(self.model_.occupied[0].sum())
         self.beta_ = float(self.model_.beta[0])
-        self.prototypes_ = to_numpy(self.model_.leave(self.model_.memories()[0, : self.n_clusters_].detach()))
-        self.cluster_centers_ = self.table_.inverse(to_numpy(self._means))
+        prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
+        self.prototypes_ = to_numpy(self.model_.from_memory_space(prototypes))
+        self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
         self._n_features_out = self.n_clusters_
 
@@ -379,6 +417,6 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         self.model_.load_state_dict(tensors)
         self.model_.history = [torch.tensor([loss]) for loss in card["loss"]]
         self.silhouette_ = card["silhouette"]
-        self.runs_ = card["runs"]
+        self.runs_ = [{FORMER_RUN_KEYS.get(key, key): value for key, value in run.items()} for run in card["runs"]]
         self.notes_ = tuple(card["notes"])
-        self._describe_model()
+        self._set_model_results()

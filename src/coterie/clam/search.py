@@ -1,14 +1,13 @@
-"""Many runs of ClAM as one tensor program: plan them, train them, keep the best.
+"""Train a grid of ClAM runs as one tensor program and select the best.
 
-Restarts, numbers of clusters and every hyper-parameter that was given several values make the runs. With halving, all
-runs are trained briefly (on a sample of the rows where there are many) and only the better ones to the end.
+Restarts, numbers of clusters and every parameter with several values span the grid. With successive halving, all runs
+are trained briefly (on a subsample of large inputs) and only the better ones to the end.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import cycle, islice, product
-from numbers import Integral, Real
 from typing import Any, Literal
 
 import numpy as np
@@ -22,468 +21,362 @@ from coterie.clam.model import ClamConfig, ClamModel
 from coterie.errors import InputError, TableError
 from coterie.metrics import silhouettes
 from coterie.ops.partitions import data_start, k_means_start, normal_start, spread_start
-from coterie.progress import Progress
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import as_table
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
+from coterie.validation import check_n_clusters
 
 Fill = Literal["mean", "min", "max"]
 Select = Literal["silhouette", "loss"]
 
-STARTS = ("k-means", "k-means++", "data", "normal", "spread")
+INITS = ("k-means", "k-means++", "data", "normal", "spread")
+MIXED_INITS = ("k-means", "k-means++", "data", "k-means", "normal", "k-means++", "k-means", "data")
+"""Initialisations that ``init="mixed"`` cycles through."""
 SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)
-"""Exponents that the "spread" starts take in turn, from nearly k-means++ to nearly farthest-point."""
+"""Powers that the restarts of ``init="spread"`` cycle through, from nearly k-means++ to nearly farthest-point."""
+RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)
+"""Values of ``beta="auto"``, divided by the mean distance of the rows from their mean."""
+AUTO_RESTARTS = 4
+"""Most restarts per setting with ``n_clusters="auto"``, which multiplies the runs."""
 SAMPLE_ROWS = 20_000
-"""Rows that starts are drawn from; the first round of halving sees no more."""
-FEWEST_ROWS = 2_500
-"""Rows that the first round of halving sees at least."""
+"""Rows for initialisation, and most rows in the first round of halving."""
+MIN_ROWS = 2_500
+"""Fewest rows in the first round of halving."""
 SELECTION_ROWS = 2_500
-"""Rows on which silhouettes are compared."""
-K_MEANS_STARTS = 8
-"""Starts of the k-means that tells how small a cluster may be."""
-REVIVALS = 8
-"""Rounds in which prototypes that own nothing are moved."""
+"""Rows for the silhouette."""
+K_MEANS_RESTARTS = 8
+"""Restarts of the k-means that bounds the cluster size."""
+MAX_REVIVALS = 8
+"""Attempts to move prototypes that own no row."""
 FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
 """Cells (rows x prototypes x runs x steps x epochs) of the two rounds; about a second each."""
-MOST_STEPS = (150, 450)
-"""Optimiser steps of the two rounds, after which more change little."""
+MAX_STEPS = (150, 450)
+"""Optimiser steps of the two rounds, after which the loss hardly changes."""
+FORMER_RUN_KEYS = {"found": "n_clusters_found", "start": "init", "rate": "learning_rate"}
+"""Keys of ``runs_`` in model files of earlier versions."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """One setting to train."""
+    """One setting of the grid; training adds the scores."""
 
     n_clusters: int
-    start: str
+    init: str
     beta: float
-    rate: float
+    learning_rate: float
     mask_rate: float
     fill: Fill
+    n_clusters_found: int = 0
+    """Clusters with at least one row."""
+    loss: float = math.nan
+    silhouette: float = math.nan
+    chosen: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """All that the search needs to know."""
+@dataclass(slots=True)
+class Search:
+    """A grid of runs, how to train them, and how to select one."""
 
-    runs: tuple[Run, ...]
-    model: ClamConfig
+    runs: list[Run]
+    """All runs; after ``train`` those that were trained to the end, with their scores."""
+    config: ClamConfig
     epochs: int | None
+    """None to stay within the budget."""
     batch_size: int
     halving: bool
     select: Select
     min_cluster_size: int | None
-    """None for half of an equal share, or about what k-means has if that is less; 0 lets prototypes own nothing."""
-    train: TrainConfig
-    start: Tensor | None = None
-    """Prototypes (K, D) that all runs begin at."""
+    """None for a lower bound from k-means; 0 allows empty clusters."""
+    train_config: TrainConfig
+    init_prototypes: Tensor | None = None
+    """Prototypes (K, D) given by the user."""
     prototype_weights: Tensor | None = None
-    """Relative attraction (K,) of the prototypes."""
+    """epsilon (K,) of Eq. 10."""
     whitening: Tensor | None = None
     """Matrix (D, D) that makes Mahalanobis distances Euclidean."""
+    notes: list[str] = field(default_factory=list)
+    """What ``train`` and ``best_model`` decided, one sentence each."""
 
-
-@dataclass(frozen=True, slots=True)
-class Scores:
-    """How the runs compare."""
-
-    silhouette: np.ndarray
-    loss: np.ndarray
-    found: np.ndarray
-    large_enough: np.ndarray
-
-    def order(self, select: Select) -> np.ndarray:
-        """Runs from best to worst, those with a missing or tiny cluster last; ties go to the earlier run."""
-        merit = np.round(self.silhouette if select == "silhouette" else -self.loss, 6)
-        return np.lexsort((np.arange(len(merit)), -merit, ~self.large_enough))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The runs that were trained to the end, which of them was chosen, and the account of all."""
-
-    finalists: ClamModel
-    chosen: int
-    runs: list[dict[str, object]]
-    notes: tuple[str, ...]
-
-
-def search(
-    x: Tensor,
-    plan: Plan,
-    *,
-    generator: Generator,
-    weight: Tensor | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> Found:
-    """Train the planned runs on the rows of x and return the best by the plan's rule."""
-    notes = []
-    order = torch.randperm(len(x), generator=generator, device=x.device)
-    sample = x if len(x) <= SAMPLE_ROWS else x[order[:SAMPLE_ROWS]]
-    judged = x if len(x) <= SELECTION_ROWS else x[order[:SELECTION_ROWS]]
-    model = build(sample, plan, generator)
-    floors = _size_floors(model.enter(sample), plan, generator)
-    rounds = _rounds(len(x), len(sample), plan)
-    total = sum(_steps(rows, epochs, plan.batch_size) for rows, epochs, _ in rounds)
-    done = 0
-    kept = torch.arange(len(plan.runs), device=x.device)
-    for number, (rows, epochs, survivors) in enumerate(rounds):
-        last = number == len(rounds) - 1
-        # All rows, or those that the permutation has first.
-        seen = x if rows == len(x) else x[order[:rows]]
-        seen_weight = weight if weight is None or rows == len(x) else weight[order[:rows]]
-        steps = _steps(rows, epochs, plan.batch_size)
-        train(
-            model,
-            point_batches(seen, batch_size=plan.batch_size, epochs=epochs, generator=generator, weight=seen_weight),
-            replace(plan.train, steps=steps),
-            generator=generator,
-            on_log=None if on_progress is None else _shifted(on_progress, done, total),
-        )
-        done += steps
-        model.restore_best()
-        if not last:
-            scores = _compare(model, plan, [plan.runs[i] for i in kept.tolist()], judged, floors)
-            best = torch.from_numpy(scores.order(plan.select)[:survivors].copy()).to(x.device).sort().values
-            where = f"{rows:,} of {len(x):,} rows" if rows < len(x) else "all rows"
-            notes.append(
-                f"{len(kept)} runs were trained for {epochs} epochs on {where}; "
-                f"the best {len(best)} of them went on to the end"
+    @classmethod
+    def from_parameters(cls, parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> "Search":
+        """Lay out the grid that the estimator's parameters describe."""
+        rows, features = x.shape
+        clusters = _cluster_counts(parameters, rows)
+        metric, weights = parameters["metric"], parameters["prototype_weights"]
+        whitening = _whitening(x) if metric == "mahalanobis" else None
+        runs = [
+            Run(*values)
+            for values in product(
+                clusters,
+                _inits(parameters),
+                _betas(parameters, x if whitening is None else x @ whitening),
+                [float(rate) for rate in _as_list(parameters["learning_rate"])],
+                [float(rate) for rate in _as_list(parameters["mask_rate"])],
+                _as_list(parameters["fill"]),
             )
-            model, kept = model.take(best), kept[best]
-    runs = [plan.runs[i] for i in kept.tolist()]
-    scores = _compare(model, plan, runs, judged, floors)
-    chosen = int(scores.order(plan.select)[0])
-    rows, epochs, _ = rounds[-1]
-    notes.append(_verdict(len(runs), epochs, chosen, runs, scores, plan, len(judged), len(x)))
-    account = [_describe(run, scores, i, chosen=i == chosen) for i, run in enumerate(runs)]
-    return Found(model, chosen, account, tuple(notes))
-
-
-def build(sample: Tensor, plan: Plan, generator: Generator) -> ClamModel:
-    """A model with one run for each planned one, its prototypes at their starts."""
-    model = ClamModel(plan.model).to(sample.device)
-    if plan.whitening is not None:
-        model.whitening.copy_(plan.whitening)
-    if plan.model.metric != "cosine":
-        model.centre.copy_(sample.mean(dim=0))
-    sample = model.enter(sample)
-    fills = {"mean": sample.mean(dim=0), "min": sample.amin(dim=0), "max": sample.amax(dim=0)}
-    with torch.no_grad():
-        for name, values in (("beta", "beta"), ("rate", "rate"), ("mask_rate", "mask_rate")):
-            getattr(model, name).copy_(torch.tensor([getattr(run, values) for run in plan.runs]))
-        model.fill.copy_(torch.stack([fills[run.fill] for run in plan.runs]))
-        # Columns are centred when they are encoded: what is left of their means is rounding.
-        model.fill[model.fill.abs() < 1e-6] = 0.0
-        sizes = torch.tensor([run.n_clusters for run in plan.runs], device=sample.device)
-        model.present.copy_(torch.arange(plan.model.n_prototypes, device=sample.device) < sizes.unsqueeze(1))
-        if plan.prototype_weights is not None:
-            model.log_weights.copy_(plan.prototype_weights.log().expand_as(model.log_weights))
-        for start, clusters in dict.fromkeys((run.start, run.n_clusters) for run in plan.runs):
-            members = [i for i, run in enumerate(plan.runs) if (run.start, run.n_clusters) == (start, clusters)]
-            centres = (
-                model.enter(plan.start).expand(len(members), -1, -1)
-                if plan.start is not None
-                else _starts(sample, start, len(members), clusters, generator)
-            )
-            model.prototypes[members, :clusters] = centres
-    return model
-
-
-def _starts(sample: Tensor, start: str, runs: int, clusters: int, generator: Generator) -> Tensor:
-    if start == "normal":
-        return normal_start(runs, clusters, sample.shape[1], generator)
-    if start == "data":
-        return data_start(sample, runs, clusters, generator)
-    if start == "spread":
-        shares = [len(range(i, runs, len(SPREAD_POWERS))) for i in range(len(SPREAD_POWERS))]
-        drawn = [
-            spread_start(sample, share, clusters, generator, power=power)
-            for share, power in zip(shares, SPREAD_POWERS, strict=True)
-            if share
         ]
-        return torch.cat(drawn)
-    if start == "k-means":
-        return k_means_start(sample, runs, clusters, generator)
-    return spread_start(sample, runs, clusters, generator)
-
-
-def _rounds(rows: int, sample_rows: int, plan: Plan) -> list[tuple[int, int, int]]:
-    """Rows, epochs and survivors of each round of training."""
-    runs = len(plan.runs)
-    # A step costs K cells a row, and the products with the features about as much as one step per hundred of them.
-    row_cost = plan.model.n_prototypes * (plan.model.steps + plan.model.n_features / 100)
-    if not plan.halving or runs < 8:
-        affordable = (FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs)
-        return [(rows, plan.epochs or _epochs(affordable, rows, plan.batch_size, sum(MOST_STEPS)), runs)]
-    survivors = _clip(SECOND_BUDGET / (row_cost * rows * 5), 2, runs // 4)
-    affordable = SECOND_BUDGET / (row_cost * rows * survivors)
-    second = plan.epochs or _epochs(affordable, rows, plan.batch_size, MOST_STEPS[1])
-    first_rows = _clip(FIRST_BUDGET / (row_cost * runs * 5), min(rows, FEWEST_ROWS), sample_rows)
-    affordable = FIRST_BUDGET / (row_cost * first_rows * runs)
-    first = min(_epochs(affordable, first_rows, plan.batch_size, MOST_STEPS[0]), max(3, second // 3))
-    return [(first_rows, first, survivors), (rows, second, survivors)]
-
-
-def _epochs(affordable: float, rows: int, batch_size: int, most_steps: int) -> int:
-    """Epochs that the budget pays for, at least two and at most 80, and no more steps than learning needs."""
-    return _clip(min(affordable, most_steps * batch_size / rows), 2, 80)
-
-
-def _clip(value: float, low: int, high: int) -> int:
-    return int(min(max(value, low), high))
-
-
-def _steps(rows: int, epochs: int, batch_size: int) -> int:
-    return epochs * math.ceil(rows / batch_size)
-
-
-def _shifted(on_progress: Callable[[Progress], None], done: int, total: int) -> Callable[[Progress], None]:
-    """Report one round's progress as part of all rounds."""
-
-    def report(progress: Progress) -> None:
-        seconds = progress.seconds * (done + progress.step) / progress.step
-        on_progress(Progress(done + progress.step, total, progress.loss, seconds))
-
-    return report
-
-
-def _compare(model: ClamModel, plan: Plan, runs: Sequence[Run], judged: Tensor, floors: Mapping[int, float]) -> Scores:
-    labels = model.assign(judged).cpu().numpy()
-    counts = (labels[:, :, None] == np.arange(plan.model.n_prototypes)).sum(axis=1)
-    wanted = np.array([run.n_clusters for run in runs])
-    found = (counts > 0).sum(axis=1)
-    smallest = np.where(found < wanted, 0, np.where(counts > 0, counts, len(judged)).min(axis=1)) / len(judged)
-    return Scores(
-        silhouettes(model.enter(judged).cpu().numpy(), labels),
-        model.final_loss().cpu().numpy(),
-        found,
-        smallest >= np.array([floors[run.n_clusters] for run in runs]),
-    )
-
-
-def _size_floors(sample: Tensor, plan: Plan, generator: Generator) -> dict[int, float]:
-    """Smallest share of the rows that a cluster should have, for each number of clusters.
-
-    By default half of an equal share, since silhouettes favour one large cluster and a few outliers; but no more
-    than three quarters of the smallest cluster of k-means, since then small clusters are really there.
-    """
-    counts = sorted({run.n_clusters for run in plan.runs})
-    if plan.min_cluster_size is not None:
-        return dict.fromkeys(counts, plan.min_cluster_size / len(sample))
-    return {
-        clusters: min(1.0 / (2 * clusters), 0.75 * _smallest_share(sample, clusters, generator)) for clusters in counts
-    }
-
-
-def _smallest_share(sample: Tensor, clusters: int, generator: Generator) -> float:
-    centres = k_means_start(sample, K_MEANS_STARTS, clusters, generator)
-    scores = centres.square().sum(dim=2, keepdim=True) - 2.0 * centres @ sample.T
-    nearest, labels = scores.min(dim=1)
-    sizes = torch.bincount(labels[int(nearest.sum(dim=1).argmin())], minlength=clusters)
-    return float(sizes[sizes > 0].min()) / len(sample)
-
-
-def _verdict(
-    trained: int, epochs: int, chosen: int, runs: Sequence[Run], scores: Scores, plan: Plan, judged: int, rows: int
-) -> str:
-    run = runs[chosen]
-    where = f"{judged:,} of {rows:,} rows" if judged < rows else "all rows"
-    rule = "highest silhouette" if plan.select == "silhouette" else "smallest loss"
-    text = (
-        f"of {trained} runs of {epochs} epochs the one with the {rule} was taken: k = {run.n_clusters}, "
-        f"start {run.start!r}, beta {run.beta:.4g}, rate {run.rate:g}, mask rate {run.mask_rate:g}, fill {run.fill!r} "
-        f"(silhouette {scores.silhouette[chosen]:.3f} on {where})"
-    )
-    ks = sorted({run.n_clusters for run in plan.runs})
-    if len(ks) > 1:
-        text += f"; k was chosen from {ks[0]} to {ks[-1]} by that rule"
-    if not scores.large_enough[chosen]:
-        text += "; no run kept every cluster above the smallest size that was asked for"
-    return text
-
-
-def _describe(run: Run, scores: Scores, index: int, *, chosen: bool) -> dict[str, object]:
-    return {
-        "n_clusters": run.n_clusters,
-        "found": int(scores.found[index]),
-        "start": run.start,
-        "beta": run.beta,
-        "rate": run.rate,
-        "mask_rate": run.mask_rate,
-        "fill": run.fill,
-        "loss": float(scores.loss[index]),
-        "silhouette": float(scores.silhouette[index]),
-        "chosen": chosen,
-    }
-
-
-def grid(
-    clusters: Sequence[int],
-    starts: Sequence[str],
-    betas: Sequence[float],
-    rates: Sequence[float],
-    mask_rates: Sequence[float],
-    fills: Sequence[Fill],
-) -> tuple[Run, ...]:
-    """Every combination, as runs."""
-    return tuple(Run(*values) for values in product(clusters, starts, betas, rates, mask_rates, fills))
-
-
-@torch.no_grad()
-def settle(found: Found, x: Tensor, plan: Plan) -> tuple[ClamModel, tuple[str, ...]]:
-    """The chosen run as a model of its own, its clusters ordered by size; where none may be empty, none is.
-
-    A dead prototype is put on the row that ends farthest from its own, and beta is doubled, since a large enough one
-    gives every prototype at least the rows on top of it.
-    """
-    notes: tuple[str, ...] = ()
-    model = found.finalists.take(torch.tensor([found.chosen], device=x.device))
-    wanted = int(model.present[0].sum())
-    sizes = _sizes(model, x)
-    tries = 0
-    while plan.min_cluster_size != 0 and (sizes > 0).sum() < wanted and tries < REVIVALS:
-        tries += 1
-        for dead in torch.nonzero(model.present[0] & (sizes == 0)).flatten().tolist():
-            distances = torch.cat([model.final_distances(block)[0] for block in model.blocks(x)])
-            model.prototypes[0, dead] = model.enter(x[distances.amin(dim=1).argmax()].unsqueeze(0))[0]
-        model.beta *= 2.0
-        sizes = _sizes(model, x)
-    alive = int((sizes > 0).sum())
-    if tries:
-        notes = (f"prototypes that owned no row were put on rows far from the others, in {tries} rounds",)
-    if alive < wanted:
-        notes += (f"{wanted - alive} of {wanted} prototypes own no row and are not counted as clusters",)
-    order = torch.argsort(sizes, descending=True, stable=True).unsqueeze(0)
-    ordered = model.take(torch.zeros(1, dtype=torch.long, device=x.device), order)
-    ordered.occupied.copy_(torch.arange(len(sizes), device=x.device) < alive)
-    return ordered, notes
-
-
-def _sizes(model: ClamModel, x: Tensor) -> Tensor:
-    return torch.bincount(model.assign(x)[0], minlength=model.config.n_prototypes)
-
-
-RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)
-"""What ``beta="auto"`` tries, over the mean distance of the rows from their centre."""
-MIXED_STARTS = ("k-means", "k-means++", "data", "k-means", "normal", "k-means++", "k-means", "data")
-"""What ``init="mixed"`` takes in turn."""
-CHOICES = {
-    "select": ("silhouette", "loss"),
-    "objective": ("masked", "unmasked"),
-    "metric": ("euclidean", "cosine", "manhattan", "mahalanobis"),
-}
-
-
-def make_plan(parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> Plan:
-    """Check the parameters against the rows and lay out all runs."""
-    for name, known in CHOICES.items():
-        _choice(name, parameters[name], known)
-    clusters = _cluster_counts(parameters, len(x))
-    rows, features = x.shape
-    fills = parameters["fill"]
-    fills = list(fills) if isinstance(fills, Sequence) and not isinstance(fills, str) else [fills]
-    for fill in fills or [()]:
-        _choice("fill", fill, ("mean", "min", "max"))
-    metric = parameters["metric"]
-    whitening = _whitening(x) if metric == "mahalanobis" else None
-    weights = parameters["prototype_weights"]
-    runs = grid(
-        clusters,
-        _checked_starts(parameters),
-        _betas(parameters, x if whitening is None else x @ whitening),
-        _numbers("learning_rate", parameters["learning_rate"], low=0.0),
-        _numbers("mask_rate", parameters["mask_rate"], low=0.0, high=1.0),
-        fills,
-    )
-    learned = isinstance(weights, str)
-    if parameters["legacy_mask"] and int(features * min(run.mask_rate for run in runs)) < 1:
-        raise InputError(
-            f"legacy_mask hides int({features} x mask_rate) features, which is none: raise mask_rate, or turn it off."
+        if parameters["legacy_mask"] and int(features * min(run.mask_rate for run in runs)) < 1:
+            raise InputError(
+                f"legacy_mask=True hides int({features} * mask_rate) = 0 features. Raise mask_rate, or use "
+                "legacy_mask=False."
+            )
+        return cls(
+            runs=runs,
+            config=ClamConfig(
+                n_features=features,
+                n_prototypes=max(clusters),
+                n_runs=len(runs),
+                steps=int(parameters["steps"]),
+                metric=metric,
+                objective=parameters["objective"],
+                weighting="equal" if weights is None else "learned" if isinstance(weights, str) else "given",
+                rows_per_mask=1 if parameters["legacy_mask"] else 32,
+                legacy_mask=parameters["legacy_mask"],
+                plateau=parameters["plateau"],
+            ),
+            epochs=None if parameters["epochs"] == "auto" else int(parameters["epochs"]),
+            batch_size=batch_size_for(parameters["batch_size"], rows),
+            halving=parameters["halving"],
+            select=parameters["select"],
+            min_cluster_size=None if parameters["min_cluster_size"] == "auto" else int(parameters["min_cluster_size"]),
+            train_config=TrainConfig(
+                steps=0,
+                learning_rate=1.0,
+                schedule="constant" if parameters["plateau"] else "cosine",
+                betas=(0.9, 0.999) if parameters["plateau"] else (0.9, 0.99),
+                epsilon=1e-7,
+            ),
+            init_prototypes=_init_prototypes(parameters["init"], clusters, x, table),
+            prototype_weights=_prototype_weights(weights, clusters, x),
+            whitening=whitening,
         )
-    return Plan(
-        runs=runs,
-        model=ClamConfig(
-            n_features=features,
-            n_prototypes=max(clusters),
-            n_runs=len(runs),
-            steps=_whole("steps", parameters["steps"]),
-            metric=metric,
-            objective=parameters["objective"],
-            weighting="equal" if weights is None else "learned" if learned else "given",
-            rows_per_mask=1 if parameters["legacy_mask"] else 32,
-            legacy_mask=parameters["legacy_mask"],
-            plateau=parameters["plateau"],
-        ),
-        epochs=None if parameters["epochs"] == "auto" else _whole("epochs", parameters["epochs"]),
-        batch_size=batch_size_for(parameters["batch_size"], rows),
-        halving=parameters["halving"],
-        select=parameters["select"],
-        min_cluster_size=_minimum(parameters["min_cluster_size"]),
-        train=TrainConfig(
-            steps=0,
-            learning_rate=1.0,
-            schedule="constant" if parameters["plateau"] else "cosine",
-            betas=(0.9, 0.999) if parameters["plateau"] else (0.9, 0.99),
-            epsilon=1e-7,
-        ),
-        start=_given_start(parameters["init"], clusters, x, table),
-        prototype_weights=_given_weights(weights, clusters, x),
-        whitening=whitening,
-    )
+
+    def train(
+        self, x: Tensor, *, generator: Generator, weight: Tensor | None = None, callback: Callback | None = None
+    ) -> ClamModel:
+        """Train all runs on the rows of x (TrainClAM of Algorithm 1), score them and mark the best as chosen.
+
+        Returns
+        -------
+        ClamModel
+            The runs that were trained to the end, in the order of ``self.runs``.
+        """
+        order = torch.randperm(len(x), generator=generator, device=x.device)
+        sample = x if len(x) <= SAMPLE_ROWS else x[order[:SAMPLE_ROWS]]
+        scored = x if len(x) <= SELECTION_ROWS else x[order[:SELECTION_ROWS]]
+        model = self.initial_model(sample, generator)
+        min_fractions = self._min_fractions(model.to_memory_space(sample), generator)
+        rounds = self._rounds(len(x), len(sample))
+        total = sum(_n_steps(rows, epochs, self.batch_size) for rows, epochs, _ in rounds)
+        done = 0
+        for number, (rows, epochs, survivors) in enumerate(rounds, start=1):
+            subset = slice(None) if rows == len(x) else order[:rows]
+            steps = _n_steps(rows, epochs, self.batch_size)
+            train(
+                model,
+                point_batches(
+                    x[subset],
+                    batch_size=self.batch_size,
+                    epochs=epochs,
+                    generator=generator,
+                    weight=None if weight is None else weight[subset],
+                ),
+                replace(self.train_config, steps=steps),
+                generator=generator,
+                callback=None if callback is None else _offset_callback(callback, done, total),
+            )
+            done += steps
+            model.restore_best()
+            ranking, large_enough = self._rank(model, scored, min_fractions)
+            if number < len(rounds):
+                kept = np.sort(ranking[:survivors])
+                where = f"{rows:,} of {len(x):,} rows" if rows < len(x) else "all rows"
+                self.notes.append(
+                    f"{len(self.runs)} runs were trained for {epochs} epochs on {where}; "
+                    f"the best {len(kept)} of them were trained to the end"
+                )
+                model = model.select_runs(torch.from_numpy(kept).to(x.device))
+                self.runs = [self.runs[i] for i in kept]
+        self.runs[ranking[0]].chosen = True
+        where = f"{len(scored):,} of {len(x):,} rows" if len(scored) < len(x) else "all rows"
+        note = self._selection_note(rounds[-1][1], where, list(min_fractions))
+        if not large_enough[ranking[0]]:
+            note += "; no run kept every cluster above the minimum size"
+        self.notes.append(note)
+        return model
+
+    @torch.no_grad()
+    def best_model(self, model: ClamModel, x: Tensor, chosen: int | None = None) -> ClamModel:
+        """Extract the chosen run (or another one), its clusters ordered by size.
+
+        Unless ``min_cluster_size`` is 0, a prototype that owns no row is moved to the row whose x^T is farthest from
+        its prototype, and beta is doubled: for a large beta every prototype owns at least the rows at its position.
+        """
+        if chosen is None:
+            chosen = next(i for i, run in enumerate(self.runs) if run.chosen)
+        model = model.select_runs(torch.tensor([chosen], device=x.device))
+        wanted = int(model.present[0].sum())
+        sizes = _cluster_sizes(model, x)
+        revivals = 0
+        while self.min_cluster_size != 0 and (sizes > 0).sum() < wanted and revivals < MAX_REVIVALS:
+            revivals += 1
+            for dead in torch.nonzero(model.present[0] & (sizes == 0)).flatten().tolist():
+                distances = torch.cat([model.final_distances(block)[0] for block in model.blocks(x)])
+                farthest = x[distances.amin(dim=1).argmax()].unsqueeze(0)
+                model.prototypes[0, dead] = model.to_memory_space(farthest)[0]
+            model.beta *= 2.0
+            sizes = _cluster_sizes(model, x)
+        occupied = int((sizes > 0).sum())
+        if revivals:
+            self.notes.append(f"prototypes without rows were moved to distant rows, in {revivals} rounds")
+        if occupied < wanted:
+            self.notes.append(f"{wanted - occupied} of {wanted} prototypes own no row and are not counted as clusters")
+        order = torch.argsort(sizes, descending=True, stable=True).unsqueeze(0)
+        ordered = model.select_runs(torch.zeros(1, dtype=torch.long, device=x.device), order)
+        ordered.occupied.copy_(torch.arange(len(sizes), device=x.device) < occupied)
+        return ordered
+
+    def initial_model(self, sample: Tensor, generator: Generator) -> ClamModel:
+        """Build a model of all runs with initialised prototypes."""
+        model = ClamModel(self.config).to(sample.device)
+        if self.whitening is not None:
+            model.whitening.copy_(self.whitening)
+        if self.config.metric != "cosine":
+            model.centre.copy_(sample.mean(dim=0))
+        sample = model.to_memory_space(sample)
+        fills = {"mean": sample.mean(dim=0), "min": sample.amin(dim=0), "max": sample.amax(dim=0)}
+        with torch.no_grad():
+            model.beta.copy_(torch.tensor([run.beta for run in self.runs]))
+            model.rate.copy_(torch.tensor([run.learning_rate for run in self.runs]))
+            model.mask_rate.copy_(torch.tensor([run.mask_rate for run in self.runs]))
+            model.fill.copy_(torch.stack([fills[run.fill] for run in self.runs]))
+            # Encoded columns are centred: means that are not zero are rounding errors.
+            model.fill[model.fill.abs() < 1e-6] = 0.0
+            counts = torch.tensor([run.n_clusters for run in self.runs], device=sample.device)
+            model.present.copy_(torch.arange(self.config.n_prototypes, device=sample.device) < counts.unsqueeze(1))
+            if self.prototype_weights is not None:
+                model.log_weights.copy_(self.prototype_weights.log().expand_as(model.log_weights))
+            for init, clusters in dict.fromkeys((run.init, run.n_clusters) for run in self.runs):
+                members = [i for i, run in enumerate(self.runs) if (run.init, run.n_clusters) == (init, clusters)]
+                model.prototypes[members, :clusters] = (
+                    _initial_prototypes(sample, init, len(members), clusters, generator)
+                    if self.init_prototypes is None
+                    else model.to_memory_space(self.init_prototypes).expand(len(members), -1, -1)
+                )
+        return model
+
+    def _rounds(self, rows: int, sample_rows: int) -> list[tuple[int, int, int]]:
+        """Return rows, epochs and number of surviving runs of each round of training."""
+        runs = len(self.runs)
+        # A step costs K cells per row, and the products with the features about one step per hundred of them.
+        row_cost = self.config.n_prototypes * (self.config.steps + self.config.n_features / 100)
+        if not self.halving or runs < 8:
+            affordable = (FIRST_BUDGET + SECOND_BUDGET) / (row_cost * rows * runs)
+            return [(rows, self.epochs or _n_epochs(affordable, rows, self.batch_size, sum(MAX_STEPS)), runs)]
+        survivors = _clip(SECOND_BUDGET / (row_cost * rows * 5), 2, runs // 4)
+        affordable = SECOND_BUDGET / (row_cost * rows * survivors)
+        second = self.epochs or _n_epochs(affordable, rows, self.batch_size, MAX_STEPS[1])
+        first_rows = _clip(FIRST_BUDGET / (row_cost * runs * 5), min(rows, MIN_ROWS), sample_rows)
+        affordable = FIRST_BUDGET / (row_cost * first_rows * runs)
+        first = min(_n_epochs(affordable, first_rows, self.batch_size, MAX_STEPS[0]), max(3, second // 3))
+        return [(first_rows, first, survivors), (rows, second, survivors)]
+
+    def _rank(
+        self, model: ClamModel, scored: Tensor, min_fractions: Mapping[int, float]
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Score the runs; return them from best to worst, those with a missing or tiny cluster last.
+
+        Ties go to the earlier run. The second array tells which runs have no missing or tiny cluster.
+        """
+        labels = model.assign(scored).cpu().numpy()
+        counts = (labels[:, :, None] == np.arange(self.config.n_prototypes)).sum(axis=1)
+        wanted = np.array([run.n_clusters for run in self.runs])
+        found = (counts > 0).sum(axis=1)
+        smallest = np.where(found < wanted, 0, np.where(counts > 0, counts, len(scored)).min(axis=1)) / len(scored)
+        large_enough = smallest >= np.array([min_fractions[run.n_clusters] for run in self.runs])
+        silhouette = silhouettes(model.to_memory_space(scored).cpu().numpy(), labels)
+        loss = model.final_loss().cpu().numpy()
+        for i, run in enumerate(self.runs):
+            run.n_clusters_found, run.loss, run.silhouette = int(found[i]), float(loss[i]), float(silhouette[i])
+        score = np.round(silhouette if self.select == "silhouette" else -loss, 6)
+        return np.lexsort((np.arange(len(score)), -score, ~large_enough)), large_enough
+
+    def _min_fractions(self, sample: Tensor, generator: Generator) -> dict[int, float]:
+        """Return the smallest fraction of the rows that a cluster should have, for each number of clusters.
+
+        By default half of 1/K, since silhouettes favour one large cluster and a few outliers; but at most three
+        quarters of the smallest cluster of k-means, since then small clusters exist.
+        """
+        counts = sorted({run.n_clusters for run in self.runs})
+        if self.min_cluster_size is not None:
+            return dict.fromkeys(counts, self.min_cluster_size / len(sample))
+        return {
+            clusters: min(1.0 / (2 * clusters), 0.75 * _smallest_fraction(sample, clusters, generator))
+            for clusters in counts
+        }
+
+    def _selection_note(self, epochs: int, where: str, counts: Sequence[int]) -> str:
+        run = next(run for run in self.runs if run.chosen)
+        rule = "highest silhouette" if self.select == "silhouette" else "smallest loss"
+        note = (
+            f"of {len(self.runs)} runs of {epochs} epochs the one with the {rule} was selected: k = {run.n_clusters}, "
+            f"init {run.init!r}, beta {run.beta:.4g}, learning rate {run.learning_rate:g}, mask rate "
+            f"{run.mask_rate:g}, fill {run.fill!r} (silhouette {run.silhouette:.3f} on {where})"
+        )
+        if len(counts) > 1:
+            note += f"; k was chosen from {counts[0]} to {counts[-1]} by that rule"
+        return note
 
 
-def batch_size_for(setting: Any, rows: int) -> int:
-    """Rows of a training step: by default about a sixth of the data, from 32 to 512."""
-    if setting == "auto":
+def batch_size_for(batch_size: int | Literal["auto"], rows: int) -> int:
+    """Return the rows of a training step; "auto" is about a sixth of the data, between 32 and 512."""
+    if batch_size == "auto":
         return min(rows, 1 << min(9, max(5, math.ceil(math.log2(max(rows / 6, 1))))))
-    return min(rows, _whole("batch_size", setting))
+    return min(rows, int(batch_size))
 
 
-def check_weight(sample_weight: npt.ArrayLike | None, x: Tensor) -> Tensor | None:
-    """Row weights as a tensor; they must be as many as rows, not negative, and not all zero."""
+def check_sample_weight(sample_weight: npt.ArrayLike | None, x: Tensor) -> Tensor | None:
+    """Return row weights as a tensor; raise an error unless there is one per row, none negative, not all zero."""
     if sample_weight is None:
         return None
-    values = _floats("sample_weight", sample_weight)
+    values = _to_floats("sample_weight", sample_weight)
     if values.shape != (len(x),):
         raise InputError(f"sample_weight.shape == {values.shape}, expected ({len(x)},): one weight for each row of X.")
     if not np.isfinite(values).all() or (values < 0).any() or not values.any():
-        raise InputError("sample_weight has values that are negative, not finite, or all zero. Give weights from 0 up.")
+        raise InputError("sample_weight must be finite, not negative, and not zero for all rows.")
     return torch.from_numpy(values).to(x.device)
 
 
 def _cluster_counts(parameters: Mapping[str, Any], rows: int) -> list[int]:
-    setting = parameters["n_clusters"]
-    if setting == "auto":
-        largest = _whole("max_clusters", parameters["max_clusters"])
-        return list(range(2, min(largest, rows - 1) + 1)) or [1]
-    clusters = _whole("n_clusters", setting)
-    if clusters > rows:
-        raise InputError(f"n_samples={rows} should be >= n_clusters={clusters}: ask for fewer clusters.")
-    return [clusters]
+    if parameters["n_clusters"] == "auto":
+        return list(range(2, min(int(parameters["max_clusters"]), rows - 1) + 1)) or [1]
+    check_n_clusters(parameters["n_clusters"], rows)
+    return [int(parameters["n_clusters"])]
 
 
-def _checked_starts(parameters: Mapping[str, Any]) -> list[str]:
-    restarts, init = _whole("n_restarts", parameters["n_restarts"]), parameters["init"]
+def _inits(parameters: Mapping[str, Any]) -> list[str]:
+    """Return the initialisation of each restart."""
+    restarts, init = int(parameters["n_restarts"]), parameters["init"]
     if not isinstance(init, str):
         return ["given"] * restarts
-    _choice("init", init, ("mixed", *STARTS))
-    if parameters["n_clusters"] == "auto":  # many k share the work
-        restarts = min(restarts, 4)
-    return list(islice(cycle(MIXED_STARTS), restarts)) if init == "mixed" else [init] * restarts
+    if parameters["n_clusters"] == "auto":
+        restarts = min(restarts, AUTO_RESTARTS)
+    return list(islice(cycle(MIXED_INITS), restarts)) if init == "mixed" else [init] * restarts
 
 
 def _betas(parameters: Mapping[str, Any], x: Tensor) -> list[float]:
     if isinstance(parameters["beta"], str):
-        _choice("beta", parameters["beta"], ("auto",))
         spread = _mean_distance(x, parameters["metric"])
         relative = RELATIVE_BETAS if parameters["n_clusters"] != "auto" else RELATIVE_BETAS[1::2]
         return [value / spread if spread > 0 else value for value in relative]
-    betas = _numbers("beta", parameters["beta"], low=0.0)
+    betas = [float(beta) for beta in _as_list(parameters["beta"])]
     return [beta / 2.0 for beta in betas] if parameters["code_beta"] else betas
 
 
 def _mean_distance(x: Tensor, metric: str) -> float:
+    """Return the mean distance of the rows from their mean."""
     if metric == "cosine":
         unit = normalize(x, dim=1)
         return float(1.0 - (unit @ normalize(unit.mean(dim=0), dim=0)).mean())
@@ -492,8 +385,8 @@ def _mean_distance(x: Tensor, metric: str) -> float:
 
 
 def _whitening(x: Tensor) -> Tensor:
-    """Symmetric square root of the precision of the rows, by Ledoit and Wolf's shrunk covariance."""
-    if len(x) == 1:  # which has no covariance
+    """Return the symmetric square root of the precision matrix, from Ledoit and Wolf's shrunk covariance."""
+    if len(x) == 1:  # no covariance
         return torch.eye(x.shape[1], device=x.device)
     covariance, _ = ledoit_wolf(x.cpu().numpy().astype(np.float64))
     values, vectors = np.linalg.eigh(covariance)
@@ -501,63 +394,95 @@ def _whitening(x: Tensor) -> Tensor:
     return torch.from_numpy(root.astype(np.float32)).to(x.device)
 
 
-def _given_start(init: Any, clusters: Sequence[int], x: Tensor, table: TableEncoder) -> Tensor | None:
+def _init_prototypes(init: Any, clusters: Sequence[int], x: Tensor, table: TableEncoder) -> Tensor | None:
+    """Encode prototypes that were given as an array."""
     if isinstance(init, str):
         return None
     try:
-        start = as_table(init)
-        encoded = table.transform(start)
+        rows = as_table(init)
+        encoded = table.transform(rows)
     except TableError as error:
         raise InputError(f"init cannot be used: {error}") from error
-    if len(clusters) > 1 or start.n_rows != clusters[0]:
+    if len(clusters) > 1 or rows.n_rows != clusters[0]:
         raise InputError(
-            f"init has {start.n_rows} rows; it needs one for each cluster, and a number for n_clusters "
+            f"init has {rows.n_rows} rows; it needs one row per cluster, and n_clusters as an integer "
             f"(now {clusters[0] if len(clusters) == 1 else 'auto'!r})."
         )
     return torch.from_numpy(encoded).to(x.device)
 
 
-def _given_weights(weights: Any, clusters: Sequence[int], x: Tensor) -> Tensor | None:
-    if weights is None:
+def _prototype_weights(weights: Any, clusters: Sequence[int], x: Tensor) -> Tensor | None:
+    """Return epsilon of Eq. 10 if it was given as an array."""
+    if weights is None or isinstance(weights, str):
         return None
-    if isinstance(weights, str):
-        _choice("prototype_weights", weights, ("learned",))
-        return None
-    values = _floats("prototype_weights", weights)
+    values = _to_floats("prototype_weights", weights)
     if values.shape != (max(clusters),) or not ((values > 0) & np.isfinite(values)).all():
-        raise InputError(f"prototype_weights must be {max(clusters)} positive numbers, one a cluster; got {weights!r}.")
+        raise InputError(f"prototype_weights={weights!r} must be {max(clusters)} positive numbers, one per cluster.")
     return torch.from_numpy(values).to(x.device)
 
 
-def _floats(name: str, values: Any) -> npt.NDArray[np.float32]:
+def _initial_prototypes(sample: Tensor, init: str, runs: int, clusters: int, generator: Generator) -> Tensor:
+    if init == "normal":
+        return normal_start(runs, clusters, sample.shape[1], generator)
+    if init == "data":
+        return data_start(sample, runs, clusters, generator)
+    if init == "k-means":
+        return k_means_start(sample, runs, clusters, generator)
+    if init == "spread":
+        runs_per_power = [len(range(i, runs, len(SPREAD_POWERS))) for i in range(len(SPREAD_POWERS))]
+        return torch.cat(
+            [
+                spread_start(sample, count, clusters, generator, power=power)
+                for count, power in zip(runs_per_power, SPREAD_POWERS, strict=True)
+                if count
+            ]
+        )
+    return spread_start(sample, runs, clusters, generator)
+
+
+def _smallest_fraction(sample: Tensor, clusters: int, generator: Generator) -> float:
+    """Return the fraction of the rows in the smallest cluster of k-means."""
+    centres = k_means_start(sample, K_MEANS_RESTARTS, clusters, generator)
+    scores = centres.square().sum(dim=2, keepdim=True) - 2.0 * centres @ sample.T
+    nearest, labels = scores.min(dim=1)
+    sizes = torch.bincount(labels[int(nearest.sum(dim=1).argmin())], minlength=clusters)
+    return float(sizes[sizes > 0].min()) / len(sample)
+
+
+def _cluster_sizes(model: ClamModel, x: Tensor) -> Tensor:
+    return torch.bincount(model.assign(x)[0], minlength=model.config.n_prototypes)
+
+
+def _n_epochs(affordable: float, rows: int, batch_size: int, max_steps: int) -> int:
+    """Return the epochs within the budget, between 2 and 80, and within the number of steps."""
+    return _clip(min(affordable, max_steps * batch_size / rows), 2, 80)
+
+
+def _n_steps(rows: int, epochs: int, batch_size: int) -> int:
+    return epochs * math.ceil(rows / batch_size)
+
+
+def _clip(value: float, low: int, high: int) -> int:
+    return int(min(max(value, low), high))
+
+
+def _offset_callback(callback: Callback, done: int, total: int) -> Callback:
+    """Report the progress of one round as part of all rounds."""
+
+    def report(progress: Progress) -> None:
+        seconds = progress.seconds * (done + progress.step) / progress.step
+        callback(Progress(done + progress.step, total, progress.loss, seconds))
+
+    return report
+
+
+def _as_list(values: Any) -> list[Any]:
+    """Return the values of a parameter that takes one or several."""
+    return [values] if isinstance(values, str) or np.ndim(values) == 0 else list(values)
+
+
+def _to_floats(name: str, values: Any) -> npt.NDArray[np.float32]:
     try:
         return np.asarray(values, dtype=np.float32)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{name} must be numbers; got {values!r}.") from error
-
-
-def _choice(name: str, value: Any, known: Sequence[str]) -> None:
-    if not isinstance(value, str) or value not in known:
-        raise InputError(f"{name} must be one of {', '.join(map(repr, known))}; got {value!r}.")
-
-
-def _whole(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise InputError(f"{name} must be a whole number from 1 up; got {value!r}.")
-    return int(value)
-
-
-def _minimum(value: Any) -> int | None:
-    if value == "auto":
-        return None
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 0:
-        raise InputError(f"min_cluster_size must be 'auto' or a whole number from 0 up; got {value!r}.")
-    return int(value)
-
-
-def _numbers(name: str, values: Any, *, low: float, high: float = math.inf) -> list[float]:
-    numbers = list(values) if isinstance(values, Iterable) else [values]
-    if not numbers or not all(isinstance(number, Real) and low < float(number) < high for number in numbers):
-        upper = "" if math.isinf(high) else f" and below {high:g}"
-        raise InputError(f"{name} must be one or several numbers above {low:g}{upper}; got {values!r}.")
-    return [float(number) for number in numbers]
+        raise InputError(f"{name}={values!r} must be an array of numbers.") from error
