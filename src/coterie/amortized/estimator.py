@@ -1,11 +1,13 @@
-"""What the estimators share that are trained beforehand, on sets that are sorted already."""
+"""Base of the estimators whose network is trained once on labelled tasks and then clusters new data."""
 
+import inspect
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,47 +17,128 @@ from torch import Generator, Tensor
 
 from coterie.amortized.features import FeatureMatch, match_features, place_features
 from coterie.amortized.filtering import FilteringModel
-from coterie.amortized.tasks.labelled import Tasks, lessons_from
-from coterie.base import BaseClusterer, device_from, generator_from, labels_to_numpy, one_thread, to_numpy
+from coterie.amortized.tasks.labelled import Lessons, Tasks, lessons_from
+from coterie.base import (
+    BaseClusterer,
+    _with_entries,
+    device_from,
+    generator_from,
+    labels_to_numpy,
+    one_thread,
+    to_numpy,
+)
 from coterie.config import from_dict, to_dict
 from coterie.errors import InputError, WeightsError
-from coterie.images.resizing import PictureMatch
+from coterie.images import ImageResizer
 from coterie.metrics import adjusted_rand_index
-from coterie.nn.model import SetModel, TaskBatch, build, settled
+from coterie.nn.model import SetModel, TaskBatch, build, eval_mode
 from coterie.ops.partitions import Clustering, cluster_means
 from coterie.pretrained.registry import load_pretrained
-from coterie.progress import Progress
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table
 from coterie.training.batches import generator_on, task_batches
 from coterie.training.loop import TrainConfig, train
+from coterie.validation import (
+    BOOLEAN,
+    NONE,
+    PATH,
+    Choice,
+    Constraints,
+    InstanceOf,
+    Integer,
+    Number,
+    check_n_clusters,
+    check_parameter,
+    check_parameters,
+)
 
 EVALUATIONS = 20
-"""How often that is done."""
-FARTHEST = 1e6
-"""Features are kept within, lest the squares of what a network makes of them overflow."""
-FOUND = "found."
-MATCH = "match."
+"""Held-out evaluations per run of ``learn``."""
+LARGEST_FEATURE = 1e6
+"""Features are clamped to this absolute value, so that squares inside the network do not overflow."""
+
+# Names of tensors in model files.
+CLUSTERS = "found."
+FEATURE_MAP = "match."
 MEANS = "means"
+
+ImageSize = tuple[int, int, int]
+"""Channels, height and width."""
+
+_SHARED_PARAMETERS = {
+    "weights": (
+        "str, Path or None\n"
+        "Name of shipped weights (``coterie.pretrained.registry.pretrained_names``), or a model file; None for a new\n"
+        "network, which ``learn`` trains."
+    ),
+    "scaling": (
+        '{"auto", "robust", "standard", "none"}\n'
+        'How number columns are scaled; "auto" scales as in the training of the weights. Images are not scaled.'
+    ),
+    "architecture": (
+        '{"default", "published"}\nNetwork that ``learn`` builds if it does not start from weights: ours, or the paper\'s.'
+    ),
+}
+_FILTERING_PARAMETERS = {
+    "n_clusters": '"auto"\nThe network finds the number of clusters; no other value is possible.',
+    "max_points": (
+        "int or None\n"
+        "Rows that pass through the network. Larger inputs are subsampled, and the remaining rows are assigned to the\n"
+        "clusters found. None is the number that the weights were trained for."
+    ),
+    "filtering": (
+        '{"min-loss", "anchored"}\n'
+        "Whether the network chooses the next cluster or a random row (the anchor) does; for new networks."
+    ),
+    "n_principal_axes": (
+        "int\n"
+        "Project each set on that many of its principal axes, for new networks without a density: with many features\n"
+        "and few classes, the network then learns how clusters lie to each other, not where they are. 0 projects nothing."
+    ),
+    "keep_features": (
+        "bool\n"
+        "With ``n_principal_axes``: also keep the features themselves. Use it for features that mean the same in all\n"
+        "sets, such as embeddings from a pretrained network."
+    ),
+}
 
 
 class AmortizedClusterer(BaseClusterer, ABC):
-    """Base of the estimators whose network is trained beforehand: ``learn``, or weights that ship, then ``fit``."""
+    """Base of DAC, ABC and AMCP: a network trained by ``learn``, or shipped with its weights, clusters in ``fit``."""
 
-    saved_unfitted: ClassVar[bool] = True
-    kind: ClassVar[type[SetModel]]
+    model_class: ClassVar[type[SetModel]]
+    saves_unfitted: ClassVar[bool] = True
+    constraints: ClassVar[Mapping[str, Constraints]] = {
+        "architecture": Choice("default", "published"),
+        "weights": (PATH, NONE),
+        "scaling": Choice("auto", "robust", "standard", "none"),
+        "device": InstanceOf(str, "the name of a torch device"),
+        "verbose": BOOLEAN,
+        "callback": (InstanceOf(Callable, "a function"), NONE),
+    }
+    former_attributes: ClassVar = {
+        "prototypes_": lambda self: to_numpy(self._means),
+        "history_": lambda _: {"loss": []},
+        "runs_": lambda _: [],
+    }
+    shared_parameters: ClassVar[Mapping[str, str]] = _SHARED_PARAMETERS
     weights: str | Path | None
     scaling: Literal["auto"] | Scaling
+    architecture: Literal["default", "published"]
     random_state: Any
-    on_progress: Callable[[Progress], None] | None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        cls.__doc__ = _with_entries(inspect.cleandoc(cls.__doc__ or ""), "Parameters", cls.shared_parameters)
+        super().__init_subclass__(**kwargs)
 
     @abstractmethod
-    def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> Any:
-        """Configuration of a network that begins from nothing; for images of that shape, if there is one."""
+    def _new_config(self, n_features: int, image: ImageSize | None) -> Any:
+        """Return the configuration of a new network, for images of that size if there is one."""
 
     @abstractmethod
-    def _configured(self, config: Any) -> Any:
-        """A network's configuration with what this estimator's parameters say about clustering."""
+    def _with_decoding(self, config: Any) -> Any:
+        """Return a network's configuration with this estimator's parameters about clustering."""
 
     @one_thread()
     def learn(
@@ -67,60 +150,69 @@ class AmortizedClusterer(BaseClusterer, ABC):
         max_points: int = 300,
         learning_rate: float = 5e-4,
         held_out: float = 0.2,
-        turned: bool = True,
+        random_rotations: bool = True,
         folder: str | Path | None = None,
+        turned: bool | None = None,
     ) -> Self:
-        """Train the network on sets that are sorted already; ``fit`` then uses it.
+        """Train the network on labelled tasks; ``fit`` then uses it.
 
-        Training begins from ``weights`` if these are for as many features as the tasks have, otherwise from nothing. It
-        takes place on ``device``.
+        Training starts from ``weights`` if these take as many features as the tasks have, otherwise from a new network.
 
         Parameters
         ----------
         tasks : list of (X, y), folder or list of folders, or TaskSampler
-            Sets with the cluster of every row, of any sizes and any numbers of clusters, but with the same columns; or
-            images with the class of each, which are brought to 28 by 28 pixels; or folders that have a sub-folder of
-            images for each class; or an object that draws such sets. Classes of different sets are never mixed.
+            Sets with the cluster of every row, of any sizes and numbers of clusters, but with the same columns; or
+            images with the class of each, which are resized to 28 x 28 pixels; or folders with one sub-folder of images
+            per class; or an object that samples such sets. Classes of different sets are never mixed.
         steps : int
             Optimiser steps.
         batch_size : int
-            Sets in a step.
+            Sets per step.
         max_points : int
-            Most rows of a set that are shown in a step.
+            Largest number of rows per set and step.
         learning_rate : float
-            Largest rate of the one-cycle schedule.
+            Peak rate of the one-cycle schedule.
         held_out : float
-            Share of the tasks that are not trained on, or of the classes of images; the weights with the smallest loss
-            there are kept. Of fewer than five tasks or ten classes none is held out, and the last weights are kept.
-        turned : bool
-            Whether sets are also shown turned around their mean. Use False if features mean something by themselves.
+            Fraction of the tasks, or of the classes of images, to evaluate on; the weights with the smallest loss there
+            are kept. Fewer than five tasks or ten classes are all trained on, and the last weights are kept.
+        random_rotations : bool
+            Whether to rotate sets at random around their mean. Use False if single features carry meaning.
         folder : str or Path, optional
-            Where the state is kept, so that a run that was stopped goes on when it is called again in the same way.
+            Where the training state is saved; the same call with the same folder resumes an interrupted run.
+        turned : bool, optional
+            Former name of ``random_rotations``.
         """
-        check_at_least_one(steps=steps, batch_size=batch_size, max_points=max_points)
+        if turned is not None:
+            warnings.warn("turned was renamed to random_rotations.", FutureWarning, stacklevel=3)
+            random_rotations = turned
+        check_parameters(self, self.constraints)
+        for name, value in (("steps", steps), ("batch_size", batch_size), ("max_points", max_points)):
+            check_parameter(name, value, Integer(1))
+        check_parameter("learning_rate", learning_rate, Number(0.0, exclusive=True))
+        check_parameter("random_rotations", random_rotations, BOOLEAN)
         if folder is not None and not isinstance(self.random_state, int | np.integer):
             raise InputError(
-                f"A run that can go on from folder={str(folder)!r} must hold out the same tasks again: give a whole "
-                f"number as random_state, which is {self.random_state!r}."
+                f"A run that can be resumed from folder={str(folder)!r} must hold out the same tasks again: give an "
+                f"integer as random_state, not {self.random_state!r}."
             )
         device = device_from(self.device)
         generator = generator_from(self.random_state, torch.device("cpu"))
-        lessons = lessons_from(
+        labelled = lessons_from(
             tasks,
             batch_size=batch_size,
             max_points=max_points,
             held_out=held_out,
-            turned=turned,
+            turned=random_rotations,
             scaling="standard" if self.scaling == "auto" else self.scaling,
             generator=generator,
         )
-        model, start = self._beginning(lessons.fixed[0].x.shape[2], lessons.image, generator)
-        self._configured(model.config)  # refuses what it cannot use, before anything takes time
-        model, fixed = model.to(device).train(), [batch.to(device) for batch in lessons.fixed]
+        model, start = self._initial_model(labelled.fixed[0].x.shape[2], labelled.image, generator)
+        self._with_decoding(model.config)  # raises before training if the parameters do not fit the network
+        model, fixed = model.to(device).train(), [batch.to(device) for batch in labelled.fixed]
         generator = generator_on(device, generator)
         train(
             model,
-            task_batches(lessons.training, batch_size=batch_size, generator=generator, device=device),
+            task_batches(labelled.training, batch_size=batch_size, generator=generator, device=device),
             TrainConfig(
                 steps,
                 learning_rate=learning_rate,
@@ -129,139 +221,112 @@ class AmortizedClusterer(BaseClusterer, ABC):
                 weight_decay=0.01,
                 clip_norm=1.0,
                 evaluate_every=max(1, steps // EVALUATIONS),
-                keep_best="loss" if lessons.are_apart else None,
+                keep_best="loss" if labelled.are_apart else None,
             ),
             generator=generator,
-            on_log=self.on_progress,
+            callback=self._progress(),
             evaluate=lambda: {"loss": _mean_loss(model, fixed)},
             folder=None if folder is None else Path(folder),
         )
-        for name in set(vars(self)) - set(self.get_params(deep=False)):
-            delattr(self, name)  # what an earlier network found
-        model.eval()
-        if lessons.are_apart:
-            with torch.no_grad():
-                model.config = model.calibrated(fixed, adjusted_rand_index)
-        card = {"model": to_dict(model.config), "scaling": lessons.scaling, "start": start, "steps": steps}
-        self.evaluation_ = {"loss": _mean_loss(model, fixed)}
-        self._become(model.cpu(), card if lessons.features is None else card | {"features": lessons.features})
-        if lessons.held_out is not None:
-            self.evaluation_["adjusted_rand_index"] = _agreement(
-                self._inference_model().to(device), lessons.whole, device
-            )
-            self.evaluation_["held_out_tasks"] = lessons.held_out
+        self._adopt(model, labelled, fixed, {"start": start, "steps": steps})
         return self
 
-    @one_thread()
-    def fit(self, X: Any, y: None = None) -> Self:
-        """Find the clusters of the rows of X.
+    def _adopt(self, model: SetModel, labelled: Lessons, fixed: Sequence[TaskBatch], card: dict[str, Any]) -> None:
+        """Calibrate and evaluate a trained network, and use it from now on."""
+        for name in set(vars(self)) - set(self.get_params(deep=False)):
+            delattr(self, name)  # results of an earlier network
+        device = fixed[0].x.device
+        model.eval()
+        if labelled.are_apart:
+            with torch.no_grad():
+                model.config = model.calibrate(fixed, adjusted_rand_index)
+        card |= {"model": to_dict(model.config), "scaling": labelled.scaling}
+        self.evaluation_ = {"loss": _mean_loss(model, fixed)}
+        self._set_network(model.cpu(), card if labelled.features is None else card | {"features": labelled.features})
+        if labelled.held_out is not None:
+            self.evaluation_["adjusted_rand_index"] = _mean_rand_index(
+                self._inference_model().to(device), labelled.whole, device
+            )
+            self.evaluation_["held_out_tasks"] = labelled.held_out
 
-        Parameters
-        ----------
-        X : array, DataFrame, Arrow table, tensor or list (n, d)
-            Numbers, categories, booleans, dates; missing values are welcome.
-        y : None
-            Not used.
-        """
+    def _fit(self, X: Any) -> None:
+        report: Callback = self._progress() or (lambda _: None)
         table = self._read(X, reset=True)
-        self._load_weights(pictures=table.image is not None)
+        self._load_weights(images=table.image is not None)
         model = self._inference_model()
         scaling: Scaling = self._card.get("scaling", "none") if self.scaling == "auto" else self.scaling
         self.table_ = TableEncoder(scaling).fit(table)
         encoded = self._to_tensor(table)
-        asked = getattr(model.config, "n_clusters", None)
-        if asked is not None and asked > len(encoded):
-            raise InputError(f"n_clusters={asked} is more than n_samples={len(encoded)}. Ask for fewer.")
-        if scaling == "none" and float(encoded.abs().max()) > FARTHEST:
+        check_n_clusters(getattr(model.config, "n_clusters", None) or 1, len(encoded))
+        if scaling == "none" and float(encoded.abs().max()) > LARGEST_FEATURE:
             raise InputError(
                 f"A value as large as {float(encoded.abs().max()):g} cannot be used unscaled; use scaling='standard'."
             )
-        notes = self._fit_match(table, encoded, standardised=scaling != "none")
+        notes = self._fit_feature_map(table, encoded, standardised=scaling != "none")
         self.model_ = model.to(encoded.device)
-        x = self._matched(table, encoded)
-        found = self.model_.cluster(x, generator_from(self.random_state, x.device))
-        self._found = Clustering(found.labels[:0], found.n_clusters, extras=found.extras)
-        self.labels_ = labels_to_numpy(found.labels)
-        self.probabilities_ = to_numpy(self.model_.memberships(x, found))
-        self._means = cluster_means(encoded, found.labels, found.n_clusters)
+        x = self._to_features(table, encoded)
+        report(Progress(stage=f"clustering {len(x):,} rows"))
+        clustering = self.model_.cluster(x, generator_from(self.random_state, x.device))
+        self._clustering = Clustering(clustering.labels[:0], clustering.n_clusters, extras=clustering.extras)
+        self.labels_ = labels_to_numpy(clustering.labels)
+        self.probabilities_ = to_numpy(self.model_.memberships(x, clustering))
+        self._means = cluster_means(encoded, clustering.labels, clustering.n_clusters)
         limit = self.model_.config.max_points
         if len(x) > limit:
-            notes.append(f"{limit:,} of the {len(x):,} rows, drawn by chance, went through the network; {_REST}")
+            notes.append(
+                f"{limit:,} of the {len(x):,} rows, sampled at random, went through the network; the others were "
+                "assigned to the clusters found there"
+            )
         self.notes_ = tuple(notes)
-        self._describe()
-        return self
+        self._set_results()
 
-    @one_thread()
-    def predict(self, X: Any) -> npt.NDArray[np.int64]:
-        """Clusters of the rows of X; equal to ``labels_`` on the rows of ``fit``.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
-        return labels_to_numpy(self._memberships(X).argmax(dim=1))
-
-    @one_thread()
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        """Memberships (n, n_clusters_), rows summing to one.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
-        return to_numpy(self._memberships(X))
-
-    def _memberships(self, X: Any) -> Tensor:
-        x = self._features(X)
-        return self.model_.memberships(x, self._found)
+    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
+        return to_numpy(self.model_.memberships(self._features(X), self._clustering))
 
     def _features(self, X: Any) -> Tensor:
-        """New rows as the network takes them."""
-        check_is_fitted(self)
+        """Return new rows as the network takes them."""
         table = self._read(X, reset=False)
-        return self._matched(table, self._to_tensor(table))
+        return self._to_features(table, self._to_tensor(table))
 
-    def _fit_match(self, table: Table, encoded: Tensor, *, standardised: bool) -> list[str]:
-        """Learn how to bring rows to what the network takes, and say it in sentences."""
-        self._match: FeatureMatch | PictureMatch | None = None
+    def _fit_feature_map(self, table: Table, encoded: Tensor, *, standardised: bool) -> list[str]:
+        """Fit the map from the columns to the features of the network; return notes about it."""
+        self._feature_map: FeatureMatch | ImageResizer | None = None
         image = self._card["model"].get("image")
         if image is not None:
-            self._match, said = PictureMatch.of(table, tuple(image))
-            return list(said)
-        matched = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
-        if matched is None:
-            matched = match_features(encoded, int(self._card["model"]["n_features"]), standardised=standardised)
-        if matched is None:
+            self._feature_map, notes = ImageResizer.fit(table, tuple(image))
+            return list(notes)
+        fitted = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
+        if fitted is None:
+            fitted = match_features(encoded, int(self._card["model"]["n_features"]), standardised=standardised)
+        if fitted is None:
             return []
-        self._match = matched[0].to(encoded)
-        return [] if matched[1] is None else [matched[1]]
+        self._feature_map = fitted[0].to(encoded)
+        return [] if fitted[1] is None else [fitted[1]]
 
-    def _matched(self, table: Table, encoded: Tensor) -> Tensor:
-        if isinstance(self._match, PictureMatch):
-            return self._match(table).to(encoded.device)
-        x = encoded if self._match is None else self._match(encoded)
-        return x.clamp(-FARTHEST, FARTHEST)
+    def _to_features(self, table: Table, encoded: Tensor) -> Tensor:
+        if isinstance(self._feature_map, ImageResizer):
+            return self._feature_map(table).to(encoded.device)
+        x = encoded if self._feature_map is None else self._feature_map(encoded)
+        return x.clamp(-LARGEST_FEATURE, LARGEST_FEATURE)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "n_clusters_" in vars(self)
 
-    def _weights_for(self, *, pictures: bool) -> str | Path | None:
-        """The weights that the parameters name, for rows that are images or not."""
+    def _weights_for(self, *, images: bool) -> str | Path | None:
+        """Return the weights to use for images, or for other rows."""
         return self.weights
 
-    def _load_weights(self, *, pictures: bool = False) -> None:
-        """Read the weights that the parameters name, unless there is a network since they were last set."""
-        weights = self._weights_for(pictures=pictures)
-        if "_network" in vars(self) and self._since[0] == self.weights and self._since[1] in {None, weights}:
+    def _load_weights(self, *, images: bool = False) -> None:
+        """Load the weights that the parameters name, unless that network is loaded or ``learn`` made one."""
+        weights = self._weights_for(images=images)
+        if "_network" in vars(self) and self._source[0] == self.weights and self._source[1] in {None, weights}:
             return
         if weights is None:
             raise InputError("There are no weights: call learn(tasks) first, or name some (weights=...).")
-        self._become(*self._read_weights(weights), weights)
+        self._set_network(*self._read_weights(weights), weights)
 
     def _read_weights(self, weights: str | Path) -> tuple[SetModel, dict[str, Any]]:
-        """Network of that name or in that file, and its card."""
+        """Return the network and its card."""
         tensors, card = load_pretrained(weights)
         if card.get("method") != self.method:
             raise WeightsError(
@@ -269,162 +334,201 @@ class AmortizedClusterer(BaseClusterer, ABC):
                 "Name other weights."
             )
         try:
-            return self._network_from(tensors, card), card
+            return self._build_network(tensors, card), card
         except (KeyError, RuntimeError) as error:
             raise WeightsError(
                 f"weights={str(weights)!r} lack part of a network ({error}). Save them again."
             ) from error
 
-    def _network_from(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> SetModel:
-        """The network alone, be it of a fitted estimator or not."""
-        network = build(self.kind, from_dict(self.kind.Config, card["model"]), Generator())
-        network.load_state_dict({k: v for k, v in tensors.items() if not k.startswith((FOUND, MATCH, MEANS))})
+    def _build_network(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> SetModel:
+        """Build the network from a model file, whether or not the file also has a fit."""
+        network = build(self.model_class, from_dict(self.model_class.Config, card["model"]), Generator())
+        prefixes = (CLUSTERS, FEATURE_MAP, MEANS)
+        network.load_state_dict({k: v for k, v in tensors.items() if not k.startswith(prefixes)})
         return network
 
-    def _become(self, network: SetModel, card: dict[str, Any], weights: str | Path | None = None) -> None:
-        """Take a network: that of some weights, or one that was learned and stays whatever the rows are."""
+    def _set_network(self, network: SetModel, card: dict[str, Any], weights: str | Path | None = None) -> None:
+        """Use a network: that of some weights, or, without, one that was learned."""
         self._network = network.eval()
-        self._since = self.weights, weights
+        self._source = self.weights, weights
         kept = ("model", "scaling", "start", "steps", "name", "features")
         self._card = {name: card[name] for name in kept if name in card}
 
     def _inference_model(self) -> SetModel:
-        """The network with this estimator's way to cluster; it has the same weights, not copies of them."""
+        """Return the network with this estimator's decoding; the weights are shared, not copied."""
         model = copy(self._network)
-        model.config = self._configured(self._network.config)
+        model.config = self._with_decoding(self._network.config)
         return model
 
-    def _beginning(
-        self, n_features: int, image: tuple[int, int, int] | None, generator: Generator
+    def _initial_model(
+        self, n_features: int, image: ImageSize | None, generator: Generator
     ) -> tuple[SetModel, str | None]:
-        """The network that training begins with, and the weights it has."""
-        fresh = build(self.kind, self._fresh_config(n_features, image), generator)
-        weights = self._weights_for(pictures=image is not None)
-        if weights is None:
-            return fresh, None
+        """Return the network that training starts from, and the name of its weights if it has any."""
+        new = build(self.model_class, self._new_config(n_features, image), generator)
+        weights = self._weights_for(images=image is not None)
+        if weights is None or self.architecture == "published":  # shipped weights are of our architecture
+            return new, None
         model, _ = self._read_weights(weights)
         if (model.config.n_features, getattr(model.config, "image", None)) != (n_features, image):
-            return fresh, None
+            return new, None
         return model, str(weights)
 
-    def _describe(self) -> None:
-        """Set what follows from the clusters that were found."""
-        self.n_clusters_ = self._found.n_clusters
-        self.prototypes_ = to_numpy(self._means)
-        self.cluster_centers_ = self.table_.inverse(self.prototypes_)
-        self.history_: dict[str, list[float]] = {"loss": []}
-        self.runs_: list[dict[str, Any]] = []
+    def _set_results(self) -> None:
+        """Set the attributes that follow from the clustering."""
+        self.n_clusters_ = self._clustering.n_clusters
+        self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
 
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        self._load_weights()
+        self._load_weights(images=isinstance(vars(self).get("_feature_map"), ImageResizer))
         tensors = dict(self._network.state_dict())
         card = dict(self._card)
         if "table_" in vars(self):
             check_is_fitted(self)
-            tensors |= {f"{FOUND}{name}": value for name, value in self._found.extras.items()}
+            tensors |= {f"{CLUSTERS}{name}": value for name, value in self._clustering.extras.items()}
             tensors[MEANS] = self._means
-            if isinstance(self._match, PictureMatch):
-                card["pictures"] = self._match.to_card()
-            elif self._match is not None:
-                tensors |= {f"{MATCH}centre": self._match.centre, f"{MATCH}matrix": self._match.matrix}
+            if isinstance(self._feature_map, ImageResizer):
+                card["pictures"] = self._feature_map.to_card()
+            elif self._feature_map is not None:
+                tensors[f"{FEATURE_MAP}centre"] = self._feature_map.centre
+                tensors[f"{FEATURE_MAP}matrix"] = self._feature_map.matrix
             card |= {"n_clusters": self.n_clusters_, "notes": list(self.notes_)}
         return tensors, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        own = self._weights_for(pictures="pictures" in card)
-        self._become(self._network_from(tensors, card), card, own if card.get("name") == own else None)
+        weights = self._weights_for(images="pictures" in card)
+        self._set_network(self._build_network(tensors, card), card, weights if card.get("name") == weights else None)
         if MEANS not in tensors:
             return
         device = device_from(self.device)
-        found, match = _taken(tensors, FOUND, device), _taken(tensors, MATCH, device)
+        extras, match = (_with_prefix(tensors, prefix, device) for prefix in (CLUSTERS, FEATURE_MAP))
         self.model_ = self._inference_model().to(device)
-        self._match = FeatureMatch(match["centre"], match["matrix"]) if match else None
+        self._feature_map = FeatureMatch(match["centre"], match["matrix"]) if match else None
         if "pictures" in card:
-            self._match = PictureMatch.from_card(card["pictures"])
-        self._found = Clustering(torch.empty(0, dtype=torch.int64), int(card["n_clusters"]), extras=found)
+            self._feature_map = ImageResizer.from_card(card["pictures"])
+        self._clustering = Clustering(torch.empty(0, dtype=torch.int64), int(card["n_clusters"]), extras=extras)
         self._means = tensors[MEANS].to(device)
         self.notes_ = tuple(card["notes"])
-        self._describe()
+        self._set_results()
 
 
-_REST = "the others take part in what follows"
-
-
-def _taken(tensors: dict[str, Tensor], prefix: str, device: torch.device) -> dict[str, Tensor]:
-    """The tensors with a prefix, without it."""
+def _with_prefix(tensors: dict[str, Tensor], prefix: str, device: torch.device) -> dict[str, Tensor]:
+    """Return the tensors with a prefix, without it."""
     return {name.removeprefix(prefix): tensors[name].to(device) for name in tensors if name.startswith(prefix)}
 
 
-def check_at_least_one(**numbers: Any) -> None:
-    """Refuse what is not a positive whole number, by its name."""
-    for name, value in numbers.items():
-        if not isinstance(value, int | np.integer) or value < 1:
-            raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
-
-
 def _mean_loss(model: SetModel, batches: Sequence[TaskBatch]) -> float:
-    with torch.no_grad(), settled(model):
+    with torch.no_grad(), eval_mode(model):
         losses = [float(model.loss(batch, Generator(batch.x.device).manual_seed(0)).total) for batch in batches]
     return sum(losses) / len(losses)
 
 
-def _agreement(model: SetModel, batches: Sequence[TaskBatch], device: torch.device) -> float:
-    """Mean adjusted Rand index over sets."""
+def _mean_rand_index(model: SetModel, batches: Sequence[TaskBatch], device: torch.device) -> float:
+    """Return the mean adjusted Rand index over sets."""
     scores = []
     for batch in batches:
         here = batch.to(device)
-        found = model.cluster_sets(here.x, here.valid, Generator(device).manual_seed(0))
-        for one, labels, valid in zip(found, batch.labels, batch.valid, strict=True):
+        clusterings = model.cluster_sets(here.x, here.valid, Generator(device).manual_seed(0))
+        for one, labels, valid in zip(clusterings, batch.labels, batch.valid, strict=True):
             scores.append(adjusted_rand_index(labels[valid].numpy(), labels_to_numpy(one.labels)[valid.numpy()]))
     return float(np.mean(scores))
 
 
-class FilteringClusterer(AmortizedClusterer, ABC):
-    """Base of the estimators that filter; clusters may have densities, which rows can be asked about."""
+@final
+class _OnlyAuto:
+    """The only n_clusters of a method that finds the number itself."""
 
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is "auto"."""
+        return isinstance(value, str) and value == "auto"
+
+    def __str__(self) -> str:
+        return (
+            "'auto': this method finds the number of clusters itself (Coterie, ClAM and AttentionBasedClustering "
+            "accept a number)"
+        )
+
+
+class FilteringClusterer(AmortizedClusterer, ABC):
+    """Base of DAC and AMCP, which find one cluster per pass and may have a density for each."""
+
+    constraints: ClassVar[Mapping[str, Constraints]] = AmortizedClusterer.constraints | {
+        "n_clusters": _OnlyAuto(),
+        "max_points": (Integer(1), NONE),
+        "filtering": Choice("min-loss", "anchored"),
+        "n_principal_axes": Integer(0),
+        "keep_features": BOOLEAN,
+    }
+    renamed_parameters: ClassVar[Mapping[str, str]] = BaseClusterer.renamed_parameters | {
+        "principal": "n_principal_axes",
+        "principal_beside": "keep_features",
+    }
+    shared_parameters: ClassVar[Mapping[str, str]] = _FILTERING_PARAMETERS | _SHARED_PARAMETERS
     max_points: int | None
     decoding: str
+    density: Any
+    filtering: Any
+    n_principal_axes: int
+    keep_features: bool
+
+    @classmethod
+    def _translate_arguments(
+        cls, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Accept weights as the first positional argument, as earlier versions did."""
+        if args and (args[0] is None or isinstance(args[0], Path | str)) and args[0] != "auto":
+            warnings.warn(
+                f"The first argument of {cls.__name__} is n_clusters; pass weights={args[0]!r} by name.",
+                FutureWarning,
+                stacklevel=3,
+            )
+            kwargs, args = kwargs | {"weights": args[0]}, args[1:]
+        return super()._translate_arguments(args, kwargs)
 
     @one_thread()
     def score_samples(self, X: Any) -> npt.NDArray[np.float32]:
-        """Log-density (n,) of each row under the clusters together, in the features that the network takes.
+        """Compute the log-density (n,) of each row under the mixture of clusters, in the features of the network.
 
         Parameters
         ----------
         X : array-like (n, d)
             Rows with the columns of ``fit``.
         """
+        check_is_fitted(self)
         x = self._features(X)
-        return to_numpy(self._with_density.joint(x, self._found).logsumexp(dim=1))
+        return to_numpy(self._model_with_density.joint(x, self._clustering).logsumexp(dim=1))
 
     def score(self, X: Any, y: None = None) -> float:
-        """Mean log-density of the rows: the higher the better.
+        """Compute the mean log-density of the rows; higher is better.
 
         Parameters
         ----------
         X : array-like (n, d)
             Rows with the columns of ``fit``.
         y : None
-            Not used.
+            Ignored; present for scikit-learn.
         """
         return float(self.score_samples(X).mean())
 
+    def _input(self, image: ImageSize | None) -> dict[str, Any]:
+        """Return the settings of a new network about what it reads."""
+        settings: dict[str, Any] = {"n_principal_axes": self.n_principal_axes, "keep_features": self.keep_features}
+        return settings if image is None else settings | {"encoder": "strided", "image": image}
+
     @property
-    def _with_density(self) -> FilteringModel:
+    def _model_with_density(self) -> FilteringModel:
         if not isinstance(self.model_, FilteringModel) or self.model_.density is None:
             raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
         return self.model_
 
-    def _beginning(
-        self, n_features: int, image: tuple[int, int, int] | None, generator: Generator
+    def _initial_model(
+        self, n_features: int, image: ImageSize | None, generator: Generator
     ) -> tuple[SetModel, str | None]:
-        model, start = super()._beginning(n_features, image, generator)
-        # Whatever the weights were trained for, nobody knows whether the sets to learn from have a direction.
-        model.config = replace(model.config, turns=1)
+        model, start = super()._initial_model(n_features, image, generator)
+        # Averaging over rotations is right only for tasks without a preferred direction, which these may have.
+        model.config = replace(model.config, rotations=1)
         return model, start
 
-    def _configured(self, config: Any) -> Any:
+    def _with_decoding(self, config: Any) -> Any:
         if self.max_points is not None:
-            check_at_least_one(max_points=self.max_points)
-            config = replace(config, max_points=self.max_points)
+            config = replace(config, max_points=int(self.max_points))
         return config if self.decoding == "auto" else replace(config, decoding=self.decoding)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from coterie.errors import InputError
 from coterie.tables.encoder import Scaling, TableEncoder
-from coterie.tables.table import Table, as_table, listed
+from coterie.tables.table import Table, as_table, format_list
 
 LEAST_VARIANCE = 1e-8
 """Share of the largest principal component's variance, below which another is only rounding."""
@@ -80,7 +80,7 @@ def place_features(given: Sequence[str], wanted: Sequence[str]) -> tuple[Feature
     for row, name in enumerate(given):
         matrix[row, wanted.index(name)] = 1.0
     absent = [name for name in wanted if name not in set(given)]
-    sentence = f"without a say, since each has one value here: {listed(absent)}" if absent else None
+    sentence = f"without a say, since each has one value here: {format_list(absent)}" if absent else None
     return FeatureMatch(torch.zeros(len(given)), matrix), sentence
 
 
@@ -96,7 +96,7 @@ def encode_tasks(
     for position, (encoder, _, _) in enumerate(pairs):
         if set(encoder.names) != set(columns):
             raise InputError(
-                f"Task {position} has the columns {listed(encoder.names)}, and task 0 has {listed(columns)}. "
+                f"Task {position} has the columns {format_list(encoder.names)}, and task 0 has {format_list(columns)}. "
                 "Give all tasks the same columns."
             )
     there = {feature.name: feature.column for encoder, _, _ in pairs for feature in encoder.features}

@@ -11,7 +11,7 @@ that describe a cluster.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import ClassVar, Literal, final, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -27,11 +27,12 @@ from coterie.amortized.refinement import (
     turned_log_probs,
 )
 from coterie.errors import ConfigError
-from coterie.nn.density import DensityHead, GaussianHead
+from coterie.nn.density import Density, DensityHead, GaussianHead
 from coterie.nn.model import SetModel
-from coterie.nn.vision import ElementEncoder
+from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.gaussian_mixtures import joint_of
 from coterie.ops.partitions import Clustering, at_most, by_value
+from coterie.validation import BOOLEAN, Choice, Constraints, Integer, check_parameters
 
 TINY = 1e-6
 """Share of the variance along the first direction, or of absolute third moments, below which all is rounding."""
@@ -98,82 +99,92 @@ def _directions(centred: Float[Tensor, "B N E"], count: int) -> Float[Tensor, "B
     return torch.cat((axes, missing), dim=2)
 
 
-class Described(Protocol):
-    """What is checked of a configuration beyond its single settings."""
-
-    @property
-    def n_features(self) -> int:
-        """D."""
-
-    @property
-    def density(self) -> str:
-        """What describes the points of a cluster."""
-
-    @property
-    def principal(self) -> int:
-        """Principal directions of a set that its encoded points are seen along."""
-
-    @property
-    def principal_beside(self) -> bool:
-        """Whether points are then seen as they are too."""
-
-    @property
-    def turns(self) -> int:
-        """Sides that clusters with a flow are described from."""
-
-
-def check_settings(config: Described, least: Mapping[str, int], choices: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse numbers that are too small, words that are not known, and what needs another kind of density."""
-    for name, value in least.items():
-        if getattr(config, name) < value:
-            raise ConfigError(f"{name}={getattr(config, name)} must be at least {value}.")
-    for name, known in choices.items():
-        if getattr(config, name) not in known:
-            raise ConfigError(f"{name}={getattr(config, name)!r} is not known; use {' or '.join(known)}.")
-    if config.turns > 1 and (config.n_features != 2 or config.density != "flow"):
-        raise ConfigError(
-            f"turns={config.turns} is for flows of 2 features; this is a {config.density!r} density of "
-            f"{config.n_features}. Use turns=1."
-        )
-    if config.principal and config.density != "none":
-        raise ConfigError(
-            f"principal={config.principal} is for sets without a density; density={config.density!r} would describe "
-            "points as they are. Use density='none'."
-        )
-    if config.principal_beside and not config.principal:
-        raise ConfigError("principal_beside=True is for points that are seen along directions; set principal too.")
-
-
 BLOCK_ROWS = 2048
 """Elements that are encoded at once."""
+UNLIMITED = 1_000_000
+"""Value of ``max_points`` for all points."""
 
 
-class FilteringConfig(Protocol):
-    """What filtering asks of a configuration."""
+@dataclass(frozen=True, slots=True)
+class FilteringConfig:
+    """Settings of a network that DAC and AMCP share."""
 
-    @property
-    def width(self) -> int:
-        """Numbers per point that the network holds."""
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        "n_features": Integer(1),
+        "encoder": Choice(*get_args(Encoder)),
+        "channels": Integer(1),
+        "n_principal_axes": Integer(0),
+        "keep_features": BOOLEAN,
+        "filtering": Choice("min-loss", "anchored"),
+        "density": Choice(*get_args(Density)),
+        "context_width": Integer(1),
+        "width": Integer(1),
+        "decoding": Choice("robust", "kernel", "faithful"),
+        "min_cluster_size": Integer(1),
+        "rotations": Integer(1),
+        "max_passes": Integer(1),
+        "max_points": Integer(1),
+    }
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "principal": "n_principal_axes",
+        "principal_beside": "keep_features",
+        "smallest": "min_cluster_size",
+        "turns": "rotations",
+    }
+    """Former names, which weight files of earlier versions have."""
 
-    @property
-    def decoding(self) -> str:
-        """Whether clusters are put right ("robust") or left as the passes made them ("faithful"), or a method's own."""
+    n_features: int
+    """D."""
+    encoder: Encoder = "identity"
+    """Network that encodes each element by itself."""
+    image: tuple[int, int, int] | None = None
+    """Channels, height and width, if elements are images."""
+    channels: int = 64
+    """Width of the encoder."""
+    n_principal_axes: int = 0
+    """C: principal axes of a set that its encoded points are projected on, so that the network learns how clusters lie
+    to each other and not where those of training were; 0 projects nothing."""
+    keep_features: bool = False
+    """Whether the encoded features are kept beside these projections; better if they mean the same in all sets."""
+    filtering: Literal["min-loss", "anchored"] = "min-loss"
+    """Whether the network chooses the next cluster (DAC, Eq. 5) or a point does, the anchor (DAC, Eq. 8 and 9)."""
+    density: Density = "gaussian"
+    """Density of a cluster; of encoded elements only "statistician" (DAC) or "none"."""
+    context_width: int = 64
+    """P, numbers that describe a cluster, where the density leaves them open."""
+    width: int = 64
+    """Width of the network: H of DAC, E of AMCP (the space in which points and references are compared)."""
+    decoding: Literal["robust", "kernel", "faithful"] = "robust"
+    """Whether clusters are refined after the passes as far as the density permits ("robust") or left as they are
+    ("faithful", as published); "kernel", for anchored DAC without a density, clusters pairwise probabilities."""
+    min_cluster_size: int = 1
+    """Points that a cluster must have where there is no density; smaller ones are merged into others."""
+    rotations: int = 1
+    """Rotations over which the densities of flows are averaged, in the plane: for tasks without a direction."""
+    max_passes: int = 50
+    """Passes after which the remaining points join other clusters."""
+    max_points: int = 500
+    """Points of a set that are filtered; larger sets are subsampled, and the rest is assigned to the clusters found."""
 
-    @property
-    def turns(self) -> int:
-        """Sides that clusters with a flow are described from in the end."""
-
-    @property
-    def max_points(self) -> int:
-        """Points of a set that are filtered."""
-
-    @property
-    def principal(self) -> int:
-        """Principal directions of a set that its encoded points are seen along; 0 for points as they are."""
-
-    @property
-    def principal_beside(self) -> bool:
-        """Whether points are then seen as they are too."""
+    def __post_init__(self) -> None:
+        check_parameters(self, self.CONSTRAINTS, ConfigError)
+        if self.encoder != "identity" and self.density in {"gaussian", "flow"}:
+            raise ConfigError(
+                f"density={self.density!r} describes the points themselves, not what encoder={self.encoder!r} makes of "
+                "them; use density='none', or 'statistician' for the pixels of images (DAC only)."
+            )
+        if self.rotations > 1 and (self.n_features != 2 or self.density != "flow"):
+            raise ConfigError(
+                f"rotations={self.rotations} needs density='flow' and n_features=2, not {self.density!r} and "
+                f"{self.n_features}; use rotations=1."
+            )
+        if self.n_principal_axes and self.density != "none":
+            raise ConfigError(
+                f"n_principal_axes={self.n_principal_axes} needs density='none', not {self.density!r}, since a density "
+                "describes the points themselves."
+            )
+        if self.keep_features and not self.n_principal_axes:
+            raise ConfigError("keep_features=True needs n_principal_axes of at least 1.")
 
 
 class FilteringModel(SetModel, ABC):
@@ -216,9 +227,9 @@ class FilteringModel(SetModel, ABC):
     def seen_width(self) -> int:
         """Numbers of an encoded point as the network sees it."""
         as_they_are = self.embed.out_width
-        if not self.config.principal:
+        if not self.config.n_principal_axes:
             return as_they_are
-        return self.config.principal + (as_they_are if self.config.principal_beside else 0)
+        return self.config.n_principal_axes + (as_they_are if self.config.keep_features else 0)
 
     def seen_in_training(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
@@ -228,22 +239,22 @@ class FilteringModel(SetModel, ABC):
         Seen from the frames of their sets, classes that are trained on cannot be known by heart.
         """
         seen: Tensor = self.embed(x, valid)
-        if not self.config.principal:
+        if not self.config.n_principal_axes:
             return seen
-        return self._seen_from(principal_frames(seen, valid, self.config.principal).mirrored(generator), seen)
+        return self._seen_from(principal_frames(seen, valid, self.config.n_principal_axes).mirrored(generator), seen)
 
     def framed(
         self, seen: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
     ) -> tuple[Float[Tensor, "B N E"], Frames | None]:
         """Encoded points as the network sees them once training is over, and the frames that they are seen from."""
-        if not self.config.principal:
+        if not self.config.n_principal_axes:
             return seen, None
-        frames = principal_frames(seen, valid, self.config.principal)
+        frames = principal_frames(seen, valid, self.config.n_principal_axes)
         return self._seen_from(frames, seen), frames
 
     def _seen_from(self, frames: Frames, seen: Float[Tensor, "B N F"]) -> Float[Tensor, "B N E"]:
         coordinates = frames.coordinates(seen)
-        return torch.cat((seen, coordinates), dim=2) if self.config.principal_beside else coordinates
+        return torch.cat((seen, coordinates), dim=2) if self.config.keep_features else coordinates
 
     def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
         """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
@@ -282,7 +293,7 @@ class FilteringModel(SetModel, ABC):
             return x.new_zeros((len(x), found.n_clusters))
         if not self._has_posteriors:
             seen = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))
-            if self.config.principal:
+            if self.config.n_principal_axes:
                 # Every cluster knows the frame of the set that it was found in.
                 seen = self._seen_from(Frames(found.extras["middle"][:1], found.extras["axes"][:1]), seen)
             x = seen[0]
@@ -316,7 +327,7 @@ class FilteringModel(SetModel, ABC):
         if self.density is not None and self._has_posteriors:
             if isinstance(self.density, GaussianHead):
                 return refine_gaussians(self, self.density, x, shown, passes, generator)
-            return refine_densities(self, self.density, shown, passes, generator, self.config.turns)
+            return refine_densities(self, self.density, shown, passes, generator, self.config.rotations)
         share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
         return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
 

@@ -25,7 +25,7 @@ from coterie.judged.candidates.registry import Effort
 from coterie.judged.features.table import BRIEF, Case
 from coterie.judged.refine import moved
 from coterie.nn.attention import SAB, AttentionConfig
-from coterie.nn.model import JudgedBatch, Loss, build
+from coterie.nn.model import Loss, build
 from coterie.pretrained.registry import load_pretrained, pretrained_names
 
 ENOUGH = 20_000
@@ -34,6 +34,22 @@ FARTHEST = 4.0
 """Deviations from the usual that numbers about a proposal are kept within."""
 MOST_DOUBLINGS = 3.0
 """Beyond, a number of clusters is no more wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedBatch:
+    """Candidate partitions of several sets with known truth, padded to one number of candidates."""
+
+    columns: Float[Tensor, "B R C"]
+    """Features of each candidate."""
+    score: Float[Tensor, "B R"]
+    """Adjusted Rand index of each with the truth; meaningless where the truth is one cluster."""
+    doublings: Float[Tensor, "B R"]
+    """Absolute base-2 logarithm of each candidate's number of clusters over the true one."""
+    valid: Bool[Tensor, "B R"]
+    """True where there is a candidate."""
+    single: Bool[Tensor, " B"]
+    """True where the truth is one cluster."""
 
 
 @final

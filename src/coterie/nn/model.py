@@ -1,4 +1,8 @@
-"""The one abstraction: a module that can be trained on batches and can cluster points."""
+"""Models and what they are trained on: batches, losses, and the protocol that the training loop needs.
+
+A ``ClusterModel`` is a module that is trained on batches and clusters points. A model that does something else, such as
+scoring partitions (``coterie.judged.judge.JudgeModel``), only has to satisfy ``Trainable``.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +17,11 @@ from torch.nn import Parameter
 
 from coterie.ops.partitions import Clustering
 
+Batch = TypeVar("Batch")
 Batch_contra = TypeVar("Batch_contra", contravariant=True)
+Model = TypeVar("Model", bound=nn.Module)
+Score = Callable[[Tensor, Tensor], float]
+"""Compares true labels with those of a clustering; larger is better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,23 +31,23 @@ class PointBatch:
     x: Float[Tensor, "N D"]
     """The rows."""
     index: Int[Tensor, " N"]
-    """Where the rows stand in the data set."""
+    """Their indices in the data set."""
     weight: Float[Tensor, " N"] | None = None
-    """How much each row counts; all alike if not given."""
+    """Sample weights; equal if not given."""
     ends_epoch: bool = False
     """True for the last batch of a pass over the data."""
 
 
 @dataclass(frozen=True, slots=True)
 class ViewBatch:
-    """Some rows of one data set, each seen twice."""
+    """Two augmented views of some rows of one data set."""
 
     first: Float[Tensor, "N D"]
     """One view of each row."""
     second: Float[Tensor, "N D"]
-    """Another."""
+    """Another view of each row."""
     index: Int[Tensor, " N"]
-    """Where the rows stand in the data set."""
+    """Their indices in the data set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,47 +57,31 @@ class TaskBatch:
     x: Float[Tensor, "B N D"]
     """The points."""
     labels: Int[Tensor, "B N"]
-    """Cluster of each point, 0..K-1, not necessarily all in use; of no meaning where there is no point."""
+    """Cluster of each point, 0..K-1, not necessarily all in use; meaningless in padding."""
     valid: Bool[Tensor, "B N"]
-    """True where a point exists."""
+    """False in padding."""
 
     def to(self, device: str | torch.device) -> "TaskBatch":
-        """The same sets on that device."""
+        """Return the batch on a device."""
         return TaskBatch(self.x.to(device), self.labels.to(device), self.valid.to(device))
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedBatch:
-    """Proposed partitions of several sets whose truth is known, padded to one number of proposals."""
-
-    columns: Float[Tensor, "B R C"]
-    """What is known about each proposal."""
-    score: Float[Tensor, "B R"]
-    """Adjusted Rand index of each with the truth; of no meaning where the truth is one cluster."""
-    doublings: Float[Tensor, "B R"]
-    """How often the true number of clusters must be doubled or halved to be that of each."""
-    valid: Bool[Tensor, "B R"]
-    """True where there is a proposal."""
-    single: Bool[Tensor, " B"]
-    """True where the truth is one cluster."""
-
-
-@dataclass(frozen=True, slots=True)
 class Loss:
-    """What training minimises, and its parts for the log."""
+    """A training loss and its terms."""
 
     total: Float[Tensor, ""]
-    """The scalar that is differentiated."""
+    """The scalar that is minimised."""
     parts: Mapping[str, float] = field(default_factory=dict)
-    """Named numbers for the log."""
+    """Named terms for the log."""
 
 
 @runtime_checkable
 class TaskSampler(Protocol):
-    """Where labelled sets come from."""
+    """A source of labelled sets."""
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        """Draw that many sets; all randomness comes from the generator."""
+        """Sample that many sets; all randomness comes from the generator."""
 
 
 class Trainable(Protocol[Batch_contra]):
@@ -99,82 +91,75 @@ class Trainable(Protocol[Batch_contra]):
         """Yield the tensors to optimise."""
 
     def loss(self, batch: Batch_contra, generator: Generator) -> Loss:
-        """Loss of one batch."""
+        """Compute the loss of one batch."""
 
     def after_step(self) -> None:
-        """Do what the method does after each optimiser step."""
+        """Update whatever the optimiser does not."""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All tensors that make up the model."""
+        """Return all tensors of the model."""
 
     def load_state_dict(self, state_dict: dict[str, Tensor]) -> object:
-        """Become the model that the tensors describe."""
-
-
-Batch = TypeVar("Batch")
-Model = TypeVar("Model", bound=nn.Module)
-Score = Callable[[Tensor, Tensor], float]
+        """Set all tensors of the model."""
 
 
 class ClusterModel(nn.Module, ABC, Generic[Batch]):
-    """Base of all models. Built from its ``Config``; final subclasses implement the three methods."""
+    """A module built from a ``Config`` that is trained on batches and clusters points.
+
+    A subclass sets ``Config`` and implements ``loss`` and ``cluster``.
+    """
 
     Config: ClassVar[type[Any]]
     config: Any
-    """What the model was built from."""
+    """The configuration that the model was built from."""
 
     @abstractmethod
     def loss(self, batch: Batch, generator: Generator) -> Loss:
-        """Loss of one batch; all randomness comes from the generator."""
+        """Compute the loss of one batch; all randomness comes from the generator."""
 
     @abstractmethod
     def cluster(self, x: Tensor, generator: Generator) -> Clustering:
-        """Clusters of the rows of x."""
+        """Cluster the rows of x."""
 
-    @abstractmethod
     def after_step(self) -> None:
-        """Do what the method does after each optimiser step."""
+        """Update whatever the optimiser does not, after each of its steps; no-op by default."""
 
 
 class SetModel(ClusterModel[TaskBatch], ABC):
-    """Base of the models that are trained on labelled sets, once, and then cluster sets that they have not seen."""
+    """A model that is trained on labelled sets and then clusters sets it has never seen.
+
+    A subclass sets ``Config`` and implements ``loss``, ``cluster_sets`` and ``memberships``.
+    """
 
     @abstractmethod
     def cluster_sets(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Clustering]:
-        """Clusters of the valid points of each set; labels of the others are -1."""
+        """Cluster the valid points of each set; labels in padding are -1."""
 
     @abstractmethod
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """How much any points belong to the clusters that were found in some set; rows sum to one."""
+    def memberships(self, x: Float[Tensor, "N D"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        """Compute the memberships of any points in the clusters of some set; rows sum to one."""
 
     def cluster(self, x: Float[Tensor, "N D"], generator: Generator) -> Clustering:
-        """Clusters of one set."""
-        return self.cluster_sets(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device), generator)[
-            0
-        ]
+        """Cluster one set."""
+        valid = torch.ones((1, len(x)), dtype=torch.bool, device=x.device)
+        return self.cluster_sets(x.unsqueeze(0), valid, generator)[0]
 
-    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> Any:  # noqa: ARG002  (most have nothing to set)
-        """The configuration with what is best set by looking at sets that were not trained on.
-
-        A score compares true labels with those that were found; larger is better.
-        """
+    def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> Any:  # noqa: ARG002  (not all have settings)
+        """Return the configuration with the decoding settings that score best on held-out sets."""
         return self.config
-
-    def after_step(self) -> None:
-        """Nothing: the gradient says it all."""
 
 
 def build(kind: type[Model], config: Any, generator: Generator) -> Model:
-    """Make a model whose first weights come from the generator; torch's global random state is left as it was."""
-    with drawing_from(generator):
+    """Construct a model whose initial weights come from the generator, not from torch's global random state."""
+    with seeded_from(generator):
         return kind(config)
 
 
 @contextmanager
-def drawing_from(generator: Generator) -> Iterator[None]:
-    """Let whatever draws from torch's global random state draw from the generator; the global one is left as it was."""
+def seeded_from(generator: Generator) -> Iterator[None]:
+    """Seed torch's global random state from the generator, and restore it afterwards."""
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     accelerators = [generator.device] if generator.device.type == "cuda" else []
     with torch.random.fork_rng(devices=accelerators):
@@ -185,8 +170,8 @@ def drawing_from(generator: Generator) -> Iterator[None]:
 
 
 @contextmanager
-def settled(model: nn.Module) -> Iterator[None]:
-    """Let a model be as it is after training, not noting what it sees, for as long as this lasts."""
+def eval_mode(model: nn.Module) -> Iterator[None]:
+    """Switch a model to evaluation mode, and back to its former mode afterwards."""
     before = model.training
     model.eval()
     try:

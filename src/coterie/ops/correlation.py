@@ -192,18 +192,18 @@ def climbed(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], at: float) 
 class Linkage(NamedTuple):
     """How clusters are read off by average linkage."""
 
-    cut: float
+    threshold: float
     """Mean probability down to which clusters join."""
-    smallest: int = 1
+    min_cluster_size: int = 1
     """Points that a cluster must have to stay one."""
-    climb: bool = False
+    local_moves: bool = False
     """Whether points move afterwards."""
 
 
 def linked(kernel: Float[Tensor, "N N"], how: Linkage) -> Int[Tensor, " N"]:
     """Labels by average linkage down to a cut, without clusters that are too small."""
-    labels = absorbed(kernel, cut(average_linkage(kernel), how.cut), how.smallest)
-    return climbed(kernel, labels, how.cut) if how.climb else labels
+    labels = absorbed(kernel, cut(average_linkage(kernel), how.threshold), how.min_cluster_size)
+    return climbed(kernel, labels, how.threshold) if how.local_moves else labels
 
 
 def calibrated_linkage(

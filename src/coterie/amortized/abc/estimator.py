@@ -1,104 +1,76 @@
 """Attention-based clustering (ABC) as a scikit-learn estimator."""
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
-from coterie.amortized.abc.network import (
-    AttentionBasedConfig,
-    AttentionBasedModel,
-    Compatibility,
-    Decode,
-    leading_eigenvalues,
-    normalised_affinity,
-)
-from coterie.amortized.estimator import AmortizedClusterer, check_at_least_one
+from coterie.amortized.abc.config import AttentionBasedConfig, Compatibility, Decoding
+from coterie.amortized.abc.network import AttentionBasedModel, leading_eigenvalues, normalised_affinity
+from coterie.amortized.estimator import AmortizedClusterer, ImageSize
 from coterie.base import labels_to_numpy, one_thread, to_numpy
 from coterie.errors import InputError
 from coterie.nn.model import SetModel
 from coterie.nn.vision import Encoder
-from coterie.progress import Progress
+from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
+from coterie.validation import BOOLEAN, NONE, Choice, Constraints, Integer, Number
 
-EIGENVALUES = 100
-"""Eigenvalues of the kernel that are kept, at most."""
+MAX_EIGENVALUES = 100
+"""Largest number of eigenvalues in ``eigenvalues_``."""
 
 
 class AttentionBasedClustering(AmortizedClusterer):
-    """Attention-based clustering: a similarity kernel learned from sorted sets, in which the context of a set decides.
+    """Attention-based clustering: a learned similarity kernel, decoded into clusters (Coward et al., 2020).
 
-    A network that was trained on sets whose clusters are known says of each pair of rows how probably both are in one
-    cluster, having looked at all rows. Nothing is trained by ``fit``, and the number of clusters need not be given: it
-    follows from the probabilities. Two networks ship: for images of hand-written characters, and for points in the
-    plane. ``learn`` trains one on sets that you have sorted: images, embeddings or tables.
+    A pretrained network reads all rows and estimates for each pair the probability to be in one cluster; the clusters,
+    and their number unless you give it, follow from these probabilities. ``fit`` trains nothing. Two networks ship: for
+    images of handwritten characters, and for points in the plane. Train your own on labelled images, embeddings or
+    tables with ``learn``.
 
     Parameters
     ----------
-    n_clusters : int or None
-        How many clusters there are to be, exactly; None leaves it to the kernel.
-    weights : str, Path or None
-        Name of weights that ship (``coterie.pretrained.registry.pretrained_names("attention-based")``), or a file; "auto" takes
-        those for characters if X is images, and those for points otherwise; None to ``learn`` from nothing.
-    decode : {"linkage", "contraction", "eigengap"}
-        How clusters are read off the kernel: by average linkage down to a probability that was calibrated on sets which
-        were not trained on; by joining whatever the sums of log-odds say belongs together; or by spectral clustering
-        with the number that the largest gap between eigenvalues shows, as published.
-    cut : float or None
-        Mean probability down to which linkage joins clusters: higher for more clusters; None is the calibrated one.
-    smallest : int or None
-        Rows that a cluster of "linkage" must have; smaller ones join the cluster that they are most probably with. None
-        is what the weights were calibrated to.
-    climb : bool or None
-        Whether rows then move between the clusters of "linkage", one at a time, as long as that raises the
-        probabilities within clusters. None is what the weights were calibrated to.
+    n_clusters : int or "auto"
+        Number of clusters; "auto" finds it from the kernel.
+    decoding : {"linkage", "contraction", "eigengap"}
+        How the kernel is decoded: average linkage down to ``threshold``; greedy merging while the summed log-odds
+        between two clusters are positive; or spectral clustering with the number of clusters at the largest eigengap,
+        as published.
+    threshold : float or None
+        Mean probability down to which "linkage" merges clusters; higher gives more clusters. None is the value that was
+        calibrated on held-out tasks.
+    min_cluster_size : int or None
+        Rows that a cluster of "linkage" must have; smaller ones are merged into the most similar one. None is the
+        calibrated value.
+    local_moves : bool or None
+        Whether rows then move between the clusters of "linkage" while that raises the probabilities within clusters.
+        None is the calibrated value.
     max_points : int
-        Rows that the kernel is made for; of more, so many are drawn by chance, and the others join by their kernel with
-        these. Time and memory grow with the square.
+        Rows that the kernel is computed for, in quadratic time and memory. Larger inputs are subsampled, and the
+        remaining rows are assigned by their kernel with the sample.
     compatibility : {"multiplicative", "additive"}
-        How queries meet keys, for ``learn`` from nothing.
-    scaling : {"auto", "robust", "standard", "none"}
-        How number columns are brought to one scale; "auto" is what the weights were trained with. Images are not
-        scaled.
-    device : str
-        "auto", "cpu", "cuda" ...
-    random_state : int, RandomState or None
-        Same number, same result.
-    on_progress : callable, optional
-        Called with a ``coterie.progress.Progress`` after every step of ``learn``.
+        Compatibility function of queries and keys, for new networks.
+    weights : str, Path or None
+        Name of shipped weights (``coterie.pretrained.registry.pretrained_names``), or a model file; "auto" takes those
+        for characters if X is images, and those for points otherwise; None for a new network, which ``learn`` trains.
 
     Attributes
     ----------
-    labels_ : array (n,)
-        Cluster of each row, the largest cluster being 0.
-    n_clusters_ : int
-        How many clusters were found.
     kernel_ : array (m, m)
-        Probability of each pair of the first ``max_points`` rows, or of those that were drawn, to be in one cluster.
+        Probability of each pair of sampled rows to be in one cluster.
     kernel_rows_ : array (m,)
-        Which rows these are.
+        Indices of these rows: all, or a sample of ``max_points``.
     eigenvalues_ : array
-        Largest eigenvalues of the normalised kernel, at most 100: as many near 1 as there are clusters far apart.
-    probabilities_ : array (n, n_clusters_)
-        Memberships of the rows of ``fit``.
-    cluster_centers_ : array (n_clusters_, n_encoded)
-        Mean of each cluster, in the units of the input; one column per entry of ``table_.features``.
-    prototypes_ : array (n_clusters_, n_encoded)
-        The same in the encoded features, those of ``table_``.
-    notes_ : tuple of str
-        What was decided on the way, in sentences.
-    history_ : dict of str to list of float
-        Course of training: empty, since ``fit`` trains nothing.
-    runs_ : list of dict
-        Restarts that were tried: none.
+        Largest eigenvalues of the normalised kernel, at most 100; k clusters far apart have k eigenvalues near 1.
     evaluation_ : dict
-        After ``learn``: the loss and the agreement (adjusted Rand index) on the tasks that were held out.
-    table_ : TableEncoder
-        How columns became numbers; its ``notes`` list every decision.
+        After ``learn``: loss and adjusted Rand index on the held-out tasks, and how many tasks these are.
 
     Examples
     --------
@@ -113,59 +85,89 @@ class AttentionBasedClustering(AmortizedClusterer):
     """
 
     method: ClassVar[str] = "attention-based"
-    kind: ClassVar[type[SetModel]] = AttentionBasedModel
+    model_class: ClassVar[type[SetModel]] = AttentionBasedModel
+    constraints: ClassVar[Mapping[str, Constraints]] = AmortizedClusterer.constraints | {
+        "n_clusters": (Integer(1), Choice("auto"), NONE),
+        "decoding": Choice(*get_args(Decoding)),
+        "threshold": (Number(0.0, 1.0, exclusive=True), NONE),
+        "min_cluster_size": (Integer(1), NONE),
+        "local_moves": (BOOLEAN, NONE),
+        "max_points": Integer(1),
+        "compatibility": Choice(*get_args(Compatibility)),
+    }
+    renamed_parameters: ClassVar[Mapping[str, str]] = (
+        AmortizedClusterer.renamed_parameters | AttentionBasedConfig.RENAMED
+    )
 
     def __init__(
         self,
-        n_clusters: int | None = None,
+        n_clusters: int | Literal["auto"] = "auto",
         *,
-        weights: str | Path | None = "auto",
-        decode: Decode = "linkage",
-        cut: float | None = None,
-        smallest: int | None = None,
-        climb: bool | None = None,
+        decoding: Decoding = "linkage",
+        threshold: float | None = None,
+        min_cluster_size: int | None = None,
+        local_moves: bool | None = None,
         max_points: int = 1000,
         compatibility: Compatibility = "multiplicative",
+        architecture: Literal["default", "published"] = "default",
+        weights: str | Path | None = "auto",
         scaling: Literal["auto"] | Scaling = "auto",
-        device: str = "auto",
         random_state: Any = None,
-        on_progress: Callable[[Progress], None] | None = None,
+        device: str = "auto",
+        verbose: bool = False,
+        callback: Callback | None = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.weights = weights
-        self.decode = decode
-        self.cut = cut
-        self.smallest = smallest
-        self.climb = climb
+        self.decoding = decoding
+        self.threshold = threshold
+        self.min_cluster_size = min_cluster_size
+        self.local_moves = local_moves
         self.max_points = max_points
         self.compatibility = compatibility
+        self.architecture = architecture
+        self.weights = weights
         self.scaling = scaling
-        self.device = device
         self.random_state = random_state
-        self.on_progress = on_progress
+        self.device = device
+        self.verbose = verbose
+        self.callback = callback
+
+    @classmethod
+    def faithful(cls, n_clusters: int | Literal["auto"] = "auto", **overrides: Any) -> Self:
+        """Return the published configuration: eigengap decoding, and ``learn`` for the published network.
+
+        Parameters
+        ----------
+        n_clusters : int or "auto"
+            Number of clusters.
+        **overrides
+            Parameters that replace those of the paper.
+        """
+        return cls(n_clusters, **{"decoding": "eigengap", "architecture": "published"} | overrides)
 
     @one_thread()
     def similarity(self, X: Any, adjacency: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:
-        """Kernel (n, n) of the rows of X as a set of their own: the probability of each pair to be in one cluster.
+        """Compute the kernel (n, n) of the rows of X: the probability of each pair to be in one cluster.
 
-        Any method that takes an affinity can cluster with it.
+        The rows are a set of their own; those of ``fit`` play no part. Any method that takes an affinity can use it.
 
         Parameters
         ----------
         X : array-like (n, d) or images
             Rows with the columns of ``fit``.
         adjacency : array (n, n), optional
-            Weights of a graph whose edges attention follows, none negative: a row attends only to its neighbours, and
-            to these in proportion. Give rows an edge to themselves if they are to attend to themselves.
+            Non-negative edge weights of a graph that restricts attention: a row attends only to its neighbours, in
+            proportion to the weights. Add self-loops if rows are to attend to themselves.
         """
+        check_is_fitted(self)
         x = self._features(X)
         edges = None
         if adjacency is not None:
             edges = torch.as_tensor(np.asarray(adjacency, dtype=np.float32), device=x.device)
             if edges.shape != (len(x), len(x)) or not bool((edges.isfinite() & (edges >= 0)).all()):
                 raise InputError(
-                    f"adjacency must be {len(x)} x {len(x)} finite weights, none negative; got the shape "
-                    f"{tuple(edges.shape)}."
+                    f"adjacency has the shape {tuple(edges.shape)}; it must be {len(x)} x {len(x)} finite, "
+                    "non-negative weights."
                 )
             edges = edges.unsqueeze(0)
         with torch.no_grad():
@@ -177,37 +179,43 @@ class AttentionBasedClustering(AmortizedClusterer):
             raise TypeError(f"the network is a {type(self.model_).__name__}")
         return self.model_
 
-    def _weights_for(self, *, pictures: bool) -> str | Path | None:
+    def _fit(self, X: Any) -> None:
+        if self.n_clusters is None:
+            warnings.warn('n_clusters=None is now n_clusters="auto".', FutureWarning, stacklevel=3)
+        super()._fit(X)
+
+    def _weights_for(self, *, images: bool) -> str | Path | None:
         if self.weights == "auto":
-            return "abc-omniglot-v1" if pictures else "abc-plane-v1"
+            return "abc-omniglot-v1" if images else "abc-plane-v1"
         return self.weights
 
-    def _describe(self) -> None:
-        super()._describe()
-        kept = self._found.extras["kept"]
-        last = self._found.extras["layers"][-1, kept.argsort()].unsqueeze(0)
+    def _set_results(self) -> None:
+        super()._set_results()
+        sampled = self._clustering.extras["kept"]
+        last = self._clustering.extras["layers"][-1, sampled.argsort()].unsqueeze(0)
         with torch.no_grad():
             kernel = self._abc.log_probabilities(last, last)[0].exp()[0]
         self.kernel_ = to_numpy(kernel)
-        self.kernel_rows_ = labels_to_numpy(kept.sort().values)
-        self.eigenvalues_ = to_numpy(leading_eigenvalues(normalised_affinity(kernel), min(EIGENVALUES, len(kernel))))
+        self.kernel_rows_ = labels_to_numpy(sampled.sort().values)
+        count = min(MAX_EIGENVALUES, len(kernel))
+        self.eigenvalues_ = to_numpy(leading_eigenvalues(normalised_affinity(kernel), count))
 
-    def _fresh_config(self, n_features: int, image: tuple[int, int, int] | None) -> AttentionBasedConfig:
+    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+        if self.n_clusters is None:  # files of earlier versions
+            self.n_clusters = "auto"
+        super()._from_checkpoint(tensors, card)
+
+    def _new_config(self, n_features: int, image: ImageSize | None) -> AttentionBasedConfig:
         encoder: Encoder = "identity" if image is None else "strided"
-        return AttentionBasedConfig(n_features, encoder=encoder, image=image, compatibility=self.compatibility)
+        make = AttentionBasedConfig.faithful if self.architecture == "published" else AttentionBasedConfig
+        return make(n_features, encoder=encoder, image=image, compatibility=self.compatibility)
 
-    def _configured(self, config: AttentionBasedConfig) -> AttentionBasedConfig:
-        check_at_least_one(max_points=self.max_points)
-        if self.n_clusters is not None:
-            check_at_least_one(n_clusters=self.n_clusters)
-        if self.smallest is not None:
-            check_at_least_one(smallest=self.smallest)
+    def _with_decoding(self, config: AttentionBasedConfig) -> AttentionBasedConfig:
+        given = {name: getattr(self, name) for name in ("threshold", "min_cluster_size", "local_moves")}
         return replace(
             config,
-            decode=self.decode,
-            cut=config.cut if self.cut is None else self.cut,
-            smallest=config.smallest if self.smallest is None else int(self.smallest),
-            climb=config.climb if self.climb is None else self.climb,
+            decoding=self.decoding,
             max_points=int(self.max_points),
-            n_clusters=None if self.n_clusters is None else int(self.n_clusters),
+            n_clusters=None if self.n_clusters in {"auto", None} else int(self.n_clusters),
+            **{name: value for name, value in given.items() if value is not None},
         )

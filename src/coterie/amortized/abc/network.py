@@ -10,8 +10,8 @@ Letters: B sets, N points, D features, K clusters, H hidden, M points that are k
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, final, get_args
+from dataclasses import replace
+from typing import final
 
 import numpy as np
 import torch
@@ -20,10 +20,11 @@ from scipy.sparse.linalg import eigsh
 from torch import Generator, Tensor, nn
 from torch.nn.functional import logsigmoid, one_hot
 
-from coterie.errors import ConfigError, InputError
+from coterie.amortized.abc.config import AttentionBasedConfig
+from coterie.errors import InputError
 from coterie.nn.attention import MAB, AttentionConfig, additive_compatibility
 from coterie.nn.model import Loss, Score, SetModel, TaskBatch
-from coterie.nn.vision import ElementEncoder, Encoder
+from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import Linkage, average_linkage, calibrated_linkage, contracted, cut_into, linked
 from coterie.ops.partitions import Clustering, at_most, by_size, by_value, k_means_start, lloyd
 
@@ -178,9 +179,6 @@ def _without_empty(distances: Float[Tensor, "N K"]) -> Int[Tensor, " N"]:
     return labels
 
 
-Compatibility = Literal["multiplicative", "additive"]
-Decode = Literal["linkage", "contraction", "eigengap"]
-
 BLOCK_ROWS = 2048
 """Points whose memberships are computed at once."""
 SAME = 1e-4
@@ -191,93 +189,6 @@ TELLING = 8
 """Embedded features by which points are put into order."""
 LEAD = 1.001
 """How far the own cluster of a kept point is put above the others, where these would be above it."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionBasedConfig:
-    """Shape and variant of the network; the defaults are ours, ``faithful`` gives the published ones."""
-
-    n_features: int
-    """D."""
-    encoder: Encoder = "identity"
-    """What makes features of each element alone."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, where elements are images."""
-    channels: int = 64
-    """Width of that encoder."""
-    views: int = 1
-    """How often an image is looked at to cluster it, each time a little moved; training looks once."""
-    width: int = 128
-    """H."""
-    heads: int = 4
-    """Parts that the width is split into."""
-    depth: int = 2
-    """Attention blocks; 0 compares pairs without any context, the published ablation."""
-    compatibility: Compatibility = "multiplicative"
-    """How queries meet keys, in attention and in the kernel."""
-    scale: Literal["head", "model", "none"] = "head"
-    """Width whose root divides attention's logits."""
-    residual: Literal["input", "gated"] = "input"
-    """Whether attention is added to a point, or mixed with it in proportions that are learned."""
-    feed_forward: Literal["relu", "linear"] = "relu"
-    """What follows the linear map of a block."""
-    output_map: bool = True
-    """Whether the heads' results pass a linear map."""
-    symmetrise: Literal["logit", "probability"] = "logit"
-    """What is averaged over the two directions: logits (the authors' code) or probabilities (the paper)."""
-    offset: bool = True
-    """Whether a number is learned that all logits of the kernel share: how rare it is to be together."""
-    pos_weight: float = 1.0
-    """How much more pairs of one cluster count in the loss; above 1 the kernel is no longer one of probabilities."""
-    decode: Decode = "linkage"
-    """How clusters are read off the kernel: average linkage, contraction of log-odds, or spectrally as published."""
-    cut: float = 0.6
-    """Mean probability down to which average linkage joins clusters."""
-    smallest: int = 1
-    """Points that a cluster of average linkage must have; smaller ones join those that they are most probably with."""
-    climb: bool = False
-    """Whether points then move between these clusters, as long as that raises the probabilities within them."""
-    n_clusters: int | None = None
-    """How many clusters there are to be; None leaves it to the kernel."""
-    max_points: int = 1000
-    """Points of a set that the kernel is made for; of more, as many are drawn, and the rest joins by the kernel."""
-
-    def __post_init__(self) -> None:
-        for name in ("n_features", "width", "heads", "smallest", "max_points"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 1.")
-        if self.depth < 0 or (self.n_clusters is not None and self.n_clusters < 1):
-            raise ConfigError(
-                f"depth={self.depth} must be at least 0, and n_clusters={self.n_clusters} at least 1 or None."
-            )
-        if not (0 < self.cut < 1 and 0 < self.pos_weight < math.inf):
-            raise ConfigError(f"cut={self.cut} must be between 0 and 1, and pos_weight={self.pos_weight} above 0.")
-        for name, known in (("decode", get_args(Decode)), ("compatibility", get_args(Compatibility))):
-            if getattr(self, name) not in known:
-                raise ConfigError(f"{name}={getattr(self, name)!r} is not known; use {' or '.join(known)}.")
-
-    @classmethod
-    def faithful(
-        cls,
-        n_features: int,
-        *,
-        compatibility: Compatibility = "multiplicative",
-        encoder: Encoder = "identity",
-        image: tuple[int, int, int] | None = None,
-        pos_weight: float = 1.0,
-    ) -> "AttentionBasedConfig":
-        """Network, kernel and decoding of the published experiments on images."""
-        return cls(
-            n_features,
-            encoder=encoder,
-            image=image,
-            compatibility=compatibility,
-            scale="model",
-            feed_forward="linear",
-            offset=False,
-            pos_weight=pos_weight,
-            decode="eigengap",
-        )
 
 
 @final
@@ -383,7 +294,7 @@ class AttentionBasedModel(SetModel):
         surprise = torch.where(pairs, surprise, 0.0).sum(dim=(1, 2)) / count
         return Loss(surprise.mean(), {"right_pairs": float(right.mean())})
 
-    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> AttentionBasedConfig:
+    def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> AttentionBasedConfig:
         """The configuration with the way to read average linkage that does best."""
         kernels, truths = [], []
         for batch in batches:
@@ -443,13 +354,13 @@ class AttentionBasedModel(SetModel):
         """Clusters that a kernel calls for."""
         config = self.config
         n_clusters = None if config.n_clusters is None else min(config.n_clusters, len(kernel))
-        if config.decode == "eigengap":
+        if config.decoding == "eigengap":
             n_clusters = eigengap(kernel) if n_clusters is None else n_clusters
             return spectral_labels(kernel, n_clusters, generator)
-        if n_clusters is None and config.decode == "contraction":
+        if n_clusters is None and config.decoding == "contraction":
             return contracted(kernel)
         if n_clusters is None:
-            return linked(kernel, Linkage(config.cut, config.smallest, config.climb))
+            return linked(kernel, Linkage(config.threshold, config.min_cluster_size, config.local_moves))
         return cut_into(average_linkage(kernel), n_clusters)
 
     def _embedded(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N H"]:

@@ -1,128 +1,92 @@
-"""Shape and variant of an AMCP network."""
+"""Configuration of an AMCP network."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 from coterie.amortized.amcp.mixing import Kernel, References
-from coterie.amortized.filtering import check_settings
+from coterie.amortized.filtering import UNLIMITED, FilteringConfig
 from coterie.errors import ConfigError
 from coterie.nn.density import Density
-from coterie.nn.vision import Encoder
+from coterie.validation import BOOLEAN, Choice, Constraints, Integer, Number
 
 EStep = Literal["regular", "transport"]
-_CHOICES = {
-    "filtering": ("min-loss", "anchored"),
-    "e_step": get_args(EStep),
-    "kernel": get_args(Kernel),
-    "references": get_args(References),
-    "density": ("gaussian", "flow", "none"),
-    "decoding": ("robust", "faithful"),
-}
-_LEAST = {
-    **dict.fromkeys(
-        (
-            "n_features",
-            "width",
-            "hidden",
-            "depth",
-            "context_width",
-            "sinkhorn_steps",
-            "smallest",
-            "turns",
-            "max_passes",
-            "max_points",
-        ),
-        1,
-    ),
-    **dict.fromkeys(("em_steps", "moments", "principal", "prior_strength", "rate", "surprise_weight"), 0),
-}
 
 
 @dataclass(frozen=True, slots=True)
-class AmcpConfig:
-    """Shape and variant of an AMCP network; the defaults are ours, ``faithful`` is as near as the appendix lets us."""
+class AmcpConfig(FilteringConfig):
+    """Configuration of an AMCP network; the defaults are ours, ``faithful`` is as close as the appendix permits."""
 
-    n_features: int
-    """D."""
-    encoder: Encoder = "identity"
-    """What makes features of each element alone, before anything else."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, where elements are images."""
-    channels: int = 64
-    """Width of that encoder."""
-    principal: int = 0
-    """C: principal directions of a set that its encoded points are seen along, so that what is learned is the
-    arrangement of clusters and not where in space those of training were; 0 for points as they are."""
-    principal_beside: bool = False
-    """Whether encoded points are then seen as they are too; on features that mean the same in all sets that is more."""
-    filtering: Literal["min-loss", "anchored"] = "min-loss"
-    """Whether the network chooses the next cluster, or a point that is left says which one is wanted."""
-    width: int = 64
-    """E: numbers that points and references are compared by."""
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = FilteringConfig.CONSTRAINTS | {
+        "density": Choice("gaussian", "flow", "none"),
+        "decoding": Choice("robust", "faithful"),
+        "hidden": Integer(1),
+        "depth": Integer(1),
+        "em_steps": Integer(0),
+        "e_step": Choice(*get_args(EStep)),
+        "sinkhorn_steps": Integer(1),
+        "kernel": Choice(*get_args(Kernel)),
+        "references": Choice(*get_args(References)),
+        "rate": Number(0.0),
+        "prior_strength": Number(0.0),
+        "dropout": Number(0.0, 1.0),
+        "update_previous": BOOLEAN,
+        "nll_weight": Number(0.0),
+        "prefixes_per_set": Integer(0),
+        "leftover_fraction": Number(0.0, 1.0),
+    }
+    RENAMED: ClassVar[Mapping[str, str]] = FilteringConfig.RENAMED | {
+        "surprise_weight": "nll_weight",
+        "moments": "prefixes_per_set",
+        "strays": "leftover_fraction",
+    }
+
     hidden: int = 128
-    """H: hidden numbers of all networks."""
+    """H, hidden width of all networks."""
     depth: int = 2
-    """Hidden layers between the features of a point and what it is compared by."""
+    """Hidden layers between the features of a point and its embedding."""
     em_steps: int = 3
-    """T: steps of expectation and maximisation in every pass; with none, the proposal is the reference."""
+    """T, E- and M-steps per pass; with none, the reference stays where coupling put it."""
     e_step: EStep = "regular"
-    """Whether shares are only expected of the references, or are what each must get."""
+    """Whether the proportions of the references are a prior ("regular") or are enforced by optimal transport."""
     sinkhorn_steps: int = 10
-    """L: of the latter."""
+    """L, Sinkhorn iterations of a transport E-step."""
     kernel: Kernel = "quadratic"
-    """How points and references are compared: by distance, by a product, or by a network on top of the distance."""
+    """Score of a point with a reference: minus half the squared distance, a bilinear form, or the distance plus a
+    network."""
     references: References = "means"
-    """Whether references are means of points, with maximisation in closed form, or squashed numbers that a network
-    decodes into means, with maximisation by one step along the gradient."""
+    """Whether references are means of points, with the M-step in closed form, or are decoded by a network, with an
+    M-step of one gradient step."""
     rate: float = 1.0
-    """Of that step."""
+    """Step size of the gradient M-step."""
     prior_strength: float = 1.0
-    """Points that the proposal counts as in the closed form."""
+    """Number of points that the initial reference counts as in the closed-form M-step."""
     dropout: float = 0.0
-    """Before each layer but the last of the network that decodes references."""
+    """Dropout in the network that decodes references, before every layer except the last."""
     update_previous: bool = False
-    """AMCP*: whether points of the clusters that are found may move between them after every pass."""
-    density: Density = "gaussian"
-    """What describes the points of a cluster, if anything; only of points as they are."""
-    surprise_weight: float = 1.0
-    """What its term of the loss is multiplied by: one over the published lambda."""
-    context_width: int = 64
-    """P, where the density leaves it open."""
-    moments: int = 1
-    """Moments of its clustering that a training set is looked at in a step, by chance; 0 is one after the other from
-    the first cluster to the last, as published."""
-    strays: float = 0.0
-    """Largest share of the points of found clusters that are left over in training, as passes leave some: so that no
-    cluster is begun with them, and passes end when nothing else is left. They go to the clusters found."""
-    decoding: Literal["robust", "faithful"] = "robust"
-    """Whether clusters are put right once they are found, or left as the passes made them."""
-    smallest: int = 1
-    """Points that a cluster must have where there is no density; those of smaller ones go to the others."""
-    turns: int = 1
-    """Sides that clusters with a flow are described from in the end, in the plane: for tasks without a direction."""
-    max_passes: int = 50
-    """Passes after which the points that are left join other clusters."""
-    max_points: int = 500
-    """Points of a set that are filtered; where there are more, as many are drawn, and what was found takes the rest."""
+    """AMCP*: whether points may move between the clusters found so far after every pass."""
+    nll_weight: float = 1.0
+    """Weight of the density's negative log-likelihood in the loss: the inverse of the published lambda."""
+    prefixes_per_set: int = 1
+    """Random prefixes of the sequence of clusters that a training set contributes per step; 0 trains on the whole
+    sequence, as published."""
+    leftover_fraction: float = 0.0
+    """Largest fraction of the points of found clusters that training leaves unassigned, as passes leave some: so that
+    the network does not start a cluster with them. They are assigned to the clusters found."""
 
     def __post_init__(self) -> None:
-        check_settings(self, _LEAST, _CHOICES)
-        for name in ("dropout", "strays"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)} must be at least 0 and below 1.")
+        FilteringConfig.__post_init__(self)
+        for name in ("dropout", "leftover_fraction"):
+            if getattr(self, name) == 1:
+                raise ConfigError(f"{name}=1 must be below 1.")
         if self.prior_strength == 0 and self.references == "means":
-            raise ConfigError("prior_strength=0 leaves a reference without points nowhere; use a small number.")
-        if self.encoder != "identity" and self.density != "none":
-            raise ConfigError(
-                f"density={self.density!r} describes points as they are, not what encoder={self.encoder!r} is for; "
-                "use density='none'."
-            )
+            raise ConfigError("prior_strength=0 leaves a reference without points undefined; use a small number.")
 
     @classmethod
     def faithful(cls, n_features: int, *, width: int = 2, density: Density = "gaussian") -> "AmcpConfig":
-        """All that the appendix says: decoded references, gradient steps, optimal transport with ten of Sinkhorn's.
+        """Return the network of the appendix: decoded references, gradient M-steps, transport with ten iterations.
 
-        References have as many numbers as ``width``: 2 for points in the plane, 512 for images.
+        References have ``width`` numbers: 2 for points in the plane, 512 for images.
         """
         return cls(
             n_features,
@@ -132,7 +96,7 @@ class AmcpConfig:
             references="decoded",
             dropout=0.05,
             density=density,
-            moments=0,
+            prefixes_per_set=0,
             decoding="faithful",
-            max_points=1_000_000,
+            max_points=UNLIMITED,
         )

@@ -29,7 +29,7 @@ from coterie.amortized.filtering import FilteringModel
 from coterie.amortized.refinement import Passes
 from coterie.errors import ConfigError
 from coterie.nn.density import density_head
-from coterie.nn.model import Loss, Score, TaskBatch, drawing_from
+from coterie.nn.model import Loss, Score, TaskBatch, seeded_from
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import SMALLEST
 from coterie.ops.partitions import Clustering, members_of, order_of_clusters, picked, summed_up
@@ -120,13 +120,13 @@ class AmcpModel(FilteringModel):
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:
         """Membership and surprise of the cluster that comes next, where some true clusters count as found already."""
         # Dropout knows no generator of its own.
-        with drawing_from(generator) if self.config.dropout else nullcontext():
+        with seeded_from(generator) if self.config.dropout else nullcontext():
             x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
             h = self.lifted(self.seen_in_training(x, batch.valid, generator))
             true = batch.labels.masked_fill(~batch.valid, -1)
             return (
                 self._loss_at_moments(x, h, true, generator)
-                if self.config.moments
+                if self.config.prefixes_per_set
                 else self._loss_in_turn(x, h, true, generator)
             )
 
@@ -134,10 +134,10 @@ class AmcpModel(FilteringModel):
         self, x: Float[Tensor, "B N D"], h: Float[Tensor, "B N E"], true: Int[Tensor, "B N"], generator: Generator
     ) -> Loss:
         """Loss of the next cluster after as many as chance has it."""
-        h, true, x = (part.repeat_interleave(self.config.moments, dim=0) for part in (h, true, x))
+        h, true, x = (part.repeat_interleave(self.config.prefixes_per_set, dim=0) for part in (h, true, x))
         order = order_of_clusters(true, generator)
         # With strays there is one moment more: all clusters are found, and nothing else is left.
-        count = (order >= 0).sum(dim=1) + int(self.config.strays > 0)
+        count = (order >= 0).sum(dim=1) + int(self.config.leftover_fraction > 0)
         passed = (torch.rand(len(h), generator=generator, device=generator.device).to(h.device) * count).long()
         return self._next_loss(x, h, true, (order >= 0) & (order < passed.unsqueeze(1)), generator)[0]
 
@@ -169,7 +169,7 @@ class AmcpModel(FilteringModel):
         """Loss of the next cluster of each set, and which one that is; true labels are -1 where there is no point."""
         valid = true >= 0
         is_found = found.gather(1, true.clamp(min=0)) & valid
-        known = is_found & ~self._strays(true, generator) if self.config.strays else is_found
+        known = is_found & ~self._strays(true, generator) if self.config.leftover_fraction else is_found
         remaining = valid & ~known
         anchor = None
         if self.config.filtering == "anchored":
@@ -187,7 +187,7 @@ class AmcpModel(FilteringModel):
         if self.density is not None and now.context is not None:
             log_prob = self.density.log_prob(x, now.context, generator)
             surprise = -torch.einsum("bn,bnk->bk", log_prob, member.to(h.dtype)) / size.clamp(min=1)
-        total = membership + self.config.surprise_weight * surprise
+        total = membership + self.config.nll_weight * surprise
         if anchor is None:
             chosen = total.masked_fill(size == 0, torch.inf).argmin(dim=1, keepdim=True)
         else:
@@ -201,7 +201,7 @@ class AmcpModel(FilteringModel):
         """Which points would be left over, a random share of each set."""
         # One place after the other, so that padding at the end leaves the points with the draws that they have.
         draws = torch.rand((true.shape[1] + 1, len(true)), generator=generator, device=generator.device).to(true.device)
-        return (draws[1:] < self.config.strays * draws[:1]).T
+        return (draws[1:] < self.config.leftover_fraction * draws[:1]).T
 
     def filter_embedded(
         self, x: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"], generator: Generator
@@ -251,7 +251,7 @@ class AmcpModel(FilteringModel):
         if anchor is not None:
             asked_for = one_hot(anchor, logits.shape[1]).bool()
         # Only a network that was shown strays can say that nobody else is left, and the first pass has none.
-        refused = (~(taken & asked_for).any(dim=1) & (turn > 0) & (self.config.strays > 0)).unsqueeze(1)
+        refused = (~(taken & asked_for).any(dim=1) & (turn > 0) & (self.config.leftover_fraction > 0)).unsqueeze(1)
         certain = likeliest if anchor is None else likeliest | asked_for
         return (taken | certain) & ~refused, asked_for & refused
 
@@ -309,13 +309,13 @@ class AmcpModel(FilteringModel):
 
     @property
     def _compete(self) -> bool:
-        return super()._compete or self._by_centres or self.config.strays > 0
+        return super()._compete or self._by_centres or self.config.leftover_fraction > 0
 
     def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
         extras = found.extras
         if not self._by_centres:
             belonging = super()._belonging(x, found)
-            if self._has_posteriors or not self.config.strays:
+            if self._has_posteriors or not self.config.leftover_fraction:
                 return belonging
             is_stray = (self.claims(x, extras) <= 0).all(dim=1, keepdim=True)
             return torch.where(is_stray, self._by_distance(x, extras), belonging)
@@ -333,18 +333,18 @@ class AmcpModel(FilteringModel):
         if not self._by_centres:
             return super()._components(x, shown, passes, generator)
         count = passes["count"]
-        large = count >= (self.config.smallest if self.config.decoding == "robust" else 1)
+        large = count >= (self.config.min_cluster_size if self.config.decoding == "robust" else 1)
         large |= (count == count.max()) & ~large.any()
         return super()._components(x, shown, {name: value[large] for name, value in passes.items()}, generator)
 
-    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> AmcpConfig:
+    def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> AmcpConfig:
         """The configuration with the smallest clusters that do best, where these are a matter of choice."""
         if not self._by_centres or self.config.decoding != "robust":
             return self.config
         before = self.config
         means = {}
         for smallest in SMALLEST:
-            self.config = replace(before, smallest=smallest)
+            self.config = replace(before, min_cluster_size=smallest)
             scores = []
             for batch in batches:
                 found = self.cluster_sets(batch.x, batch.valid, Generator(batch.x.device).manual_seed(0))
@@ -352,7 +352,7 @@ class AmcpModel(FilteringModel):
                     scores.append(score(labels[valid], one.labels[valid]))
             means[smallest] = sum(scores) / len(scores)
         self.config = before
-        return replace(before, smallest=max(means, key=lambda smallest: means[smallest]))
+        return replace(before, min_cluster_size=max(means, key=lambda smallest: means[smallest]))
 
     def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
         """What describes the cluster of each set's first point, or the one that the network finds the easiest."""

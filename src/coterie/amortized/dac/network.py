@@ -272,12 +272,12 @@ class DacModel(FilteringModel):
         if len(x) == 0:
             return {}
         kernel = pair_kernel(self, x)
-        cluster = linked(kernel, Linkage(self.config.cut, self.config.smallest, self.config.climb))
+        cluster = linked(kernel, Linkage(self.config.threshold, self.config.min_cluster_size, self.config.local_moves))
         found = self.filter_around(x.unsqueeze(0), None, medoids(kernel, cluster).unsqueeze(0))
         states = [_state_of(found, row, count, row) for row, count in enumerate(cluster.bincount())]
         return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
-    def calibrated(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
+    def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
         """The configuration with the way to read average linkage that does best, where all points are anchors."""
         if self.config.decoding != "kernel":
             return self.config

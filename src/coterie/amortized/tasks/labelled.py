@@ -13,8 +13,8 @@ from torch import Generator, Tensor
 from coterie.amortized.features import encode_tasks, pairs_of
 from coterie.amortized.tasks.classes import ImageTasks
 from coterie.errors import InputError
-from coterie.images.folders import read_image_classes
-from coterie.images.resizing import sorted_pictures
+from coterie.tables.readers.images import read_image_classes
+from coterie.images import resize_labelled_images
 from coterie.nn.model import TaskBatch, TaskSampler
 from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
@@ -202,7 +202,7 @@ def _of_images(
     """Images to train on, images of other classes to test on unless there are few, and how many classes these are."""
     tables = [table for table, _ in pairs]
     colours = max(1 if table.image is None else table.image[2] for table in tables)
-    images, group = sorted_pictures(tables, (colours, SIDE, SIDE))
+    images, group = resize_labelled_images(tables, (colours, SIDE, SIDE))
     names, start = [], 0
     for _, labels in pairs:
         names.append(labels + start)
