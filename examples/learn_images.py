@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from coterie import AttentionBasedClustering
-from coterie.images.folders import read_images
+from coterie.tables.readers.images import read_images
 from coterie.progress import Progress
 
 
@@ -45,7 +45,7 @@ def main() -> None:
         clusterer.learn(known, steps=given.steps, batch_size=4, max_points=100)
         images = read_images(new)
         labels = clusterer.fit_predict(images)
-    files = images.side["file"]
+    files = images.extra_columns["file"]
     print(f"{len(files)} new images in {clusterer.n_clusters_} clusters")
     for cluster in range(min(clusterer.n_clusters_, 10)):
         members = files[labels == cluster]

@@ -14,7 +14,7 @@ from pathlib import Path
 from coterie.checkpoint import load_checkpoint
 from coterie.errors import CoterieError, WeightsError
 from coterie.pretrained.registry import INDEX, Pretrained, file_digest, is_name, read_index
-from coterie.tables.readers.files import write_atomically
+from coterie.files import write_atomically
 
 PACKAGE = Path(__file__).resolve().parents[1] / "src" / "coterie" / "pretrained"
 HEADER = "# The weights that ship with Coterie, by name. Written by recipes/register.py.\n"

@@ -1,7 +1,10 @@
-"""What can go wrong, by who can mend it.
+"""Exceptions, grouped by who can fix them, and the import of optional dependencies.
 
-Every message says what happened, which value was seen, and what to do about it.
+Every message says what happened, the value seen, and what to do.
 """
+
+from importlib import import_module
+from typing import Any
 
 
 class CoterieError(Exception):
@@ -9,28 +12,51 @@ class CoterieError(Exception):
 
 
 class InputError(CoterieError, ValueError):
-    """The data or a parameter cannot be used as given."""
+    """The data or a parameter cannot be used; the caller can fix it."""
 
 
 class TableError(InputError):
-    """A table cannot be read or turned into numbers."""
+    """A table cannot be read or encoded."""
 
 
 class ConfigError(InputError):
-    """A configuration has an unknown key or a value of the wrong kind."""
+    """A configuration has an unknown setting or an invalid value."""
 
 
 class WeightsError(CoterieError, ValueError):
-    """A model file is damaged, foreign, or not what its card says."""
+    """A model file is missing, damaged, or of another program or version."""
 
 
 class TrainingError(CoterieError, RuntimeError):
-    """Training cannot go on, such as when the loss is no longer a number."""
+    """Training cannot continue, for example because the loss is not finite."""
 
 
 class OutputError(CoterieError, OSError):
-    """A result cannot be written where it was asked for."""
+    """A result cannot be written to the given path."""
 
 
 class MissingExtraError(CoterieError, ImportError):
-    """An optional dependency is needed; the message has the line that installs it."""
+    """An optional dependency is not installed; the message has the command that installs it."""
+
+
+def import_extra(module: str, *, extra: str, purpose: str) -> Any:
+    """Import a module of an optional dependency.
+
+    Parameters
+    ----------
+    module : str
+        Such as "pyarrow.parquet".
+    extra : str
+        Extra of this package that installs it, such as "arrow".
+    purpose : str
+        What needs it, such as "Parquet files need pyarrow".
+
+    Raises
+    ------
+    MissingExtraError
+        If the module is not installed.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise MissingExtraError(f"{purpose}, which is not installed. Run: pip install 'coterie[{extra}]'.") from error

@@ -96,7 +96,7 @@ class InstanceOf:
 
 
 FRACTION = Number(0.0, 1.0)
-BOOLEAN = Choice(True, False)
+BOOLEAN = InstanceOf(bool, "True or False")
 NONE = Choice(None)
 PATH = InstanceOf((str, PathLike), "a path")
 

@@ -1,1 +1,1 @@
-"""Anything tabular to a numeric matrix: readers, the Table type, and the encoder that turns columns into numbers."""
+"""Anything tabular -> a numeric matrix: `readers` (files), `table` (the Table type), `encoder` (columns to numbers)."""

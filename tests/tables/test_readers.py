@@ -1,7 +1,8 @@
-"""Reading files of every kind, with all that is wrong with files, and writing them whole or not at all."""
+"""Reading files of every format, damaged files included, and writing them atomically."""
 
 import gzip
 import io
+import json
 import math
 import os
 import sys
@@ -13,11 +14,13 @@ import pytest
 import scipy.io
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.datasets import load_wine
 
-from coterie.errors import MissingExtraError, OutputError, TableError
+from coterie.errors import InputError, MissingExtraError, OutputError, TableError
 from coterie.files import write_atomically
-from coterie.tables.readers.files import read_table, write_table
-from coterie.tables.table import Table
+from coterie.tables.readers import FORMATS, Format, example_path, find_format, read_table, write_table
+from coterie.tables.readers.delimited import MISSING_MARKERS
+from coterie.tables.table import Table, as_table, text_column
 
 
 def read_text(text: str | bytes, **options: Any) -> Table:
@@ -31,7 +34,7 @@ def values(table: Table, name: str) -> list[object]:
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", " "])
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
-def test_delimiter_and_header_are_found(delimiter: str, newline: str) -> None:
+def test_delimiter_and_header_are_detected(delimiter: str, newline: str) -> None:
     rows = [["height", "weight", "size"], ["1.5", "60", "3"], ["1.75", "70", "4"], ["2", "8e1", "-5"]]
     table = read_text(newline.join(delimiter.join(row) for row in rows) + newline)
     assert table.names == ("height", "weight", "size")
@@ -66,7 +69,7 @@ def test_numbers_without_header(text: str) -> None:
         ("full name\nJohn Smith\nMary Jones\n", True),
     ],
 )
-def test_header_is_told_from_values(text: str, has_header: bool) -> None:
+def test_headers_are_distinguished_from_values(text: str, has_header: bool) -> None:
     assert read_text(text).named == has_header
 
 
@@ -93,18 +96,18 @@ def test_every_type_of_column() -> None:
     assert np.isnan(table.column(4)).all()
 
 
-def test_text_that_only_looks_like_numbers_or_dates() -> None:
+def test_text_that_resembles_numbers_or_dates_stays_text() -> None:
     table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
     assert table.kinds == ("category", "category")
 
 
-def test_decimal_comma_where_semicolons_separate() -> None:
+def test_decimal_commas_are_read_if_semicolons_separate() -> None:
     table = read_text("a;b\n1,5;x\n2,25;y\n")
     assert values(table, "a") == [1.5, 2.25]
     assert any("decimal" in note for note in table.notes)
 
 
-def test_quotes_keep_delimiters_and_line_breaks() -> None:
+def test_quoted_cells_may_contain_delimiters_and_line_breaks() -> None:
     table = read_text('a,b\n"x, ""y""\nz",1\nw,2\n')
     assert values(table, "a") == ['x, "y"\nz', "w"]
 
@@ -121,7 +124,7 @@ def test_other_encodings_are_noted(data: bytes) -> None:
     assert table.notes
 
 
-def test_byte_order_mark_is_no_part_of_the_first_name() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert read_text("\ufeffa,b\n1,2\n3,4\n").names == ("a", "b")
 
 
@@ -144,19 +147,19 @@ def test_names_become_unique() -> None:
         (bytes(range(1, 256)) * 4, "binary"),
     ],
 )
-def test_what_is_no_table_is_refused(text: str | bytes, message: str) -> None:
+def test_text_that_is_no_table_raises_an_error(text: str | bytes, message: str) -> None:
     with pytest.raises(TableError, match=message):
         read_text(text)
 
 
-def test_ragged_line_far_down_is_found() -> None:
+def test_a_ragged_line_far_down_is_reported() -> None:
     lines = ["a,b", *["1,x"] * 300_000, "1,x,extra"]
     with pytest.raises(TableError, match="line 300002 has 3"):
         read_text("\n".join(lines))
 
 
-def test_missing_file_folder_and_unknown_ending(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="no file"):
+def test_missing_files_empty_folders_and_unknown_endings_raise_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="There is no file"):
         read_table(tmp_path / "absent.csv")
     with pytest.raises(TableError, match="folder"):
         read_table(tmp_path)
@@ -166,7 +169,7 @@ def test_missing_file_folder_and_unknown_ending(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who may not read every file")
-def test_unreadable_file(tmp_path: Path) -> None:
+def test_unreadable_files_raise_an_error(tmp_path: Path) -> None:
     path = tmp_path / "secret.csv"
     path.write_text("a\n1\n")
     path.chmod(0)
@@ -197,9 +200,9 @@ def test_npy_and_npz(tmp_path: Path) -> None:
     table = read_table(tmp_path / "x.npz")
     assert table.names == ("a", "b")
     assert table.named
-    assert list(table.side) == ["y"]
+    assert list(table.extra_columns) == ["y"]
     np.savez(tmp_path / "two.npz", first=X, second=X)
-    with pytest.raises(TableError, match="array X"):
+    with pytest.raises(TableError, match="array called X"):
         read_table(tmp_path / "two.npz")
     np.savez(tmp_path / "one.npz", only=X, y=np.zeros(3))
     assert read_table(tmp_path / "one.npz").n_columns == 2
@@ -225,10 +228,10 @@ def test_mat(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"fea": np.eye(3), "gnd": np.array([1, 2, 2])})
     table = read_table(tmp_path / "x.mat")
     assert table.n_columns == 3
-    assert table.side["gnd"].tolist() == [1, 2, 2]
+    assert table.extra_columns["gnd"].tolist() == [1, 2, 2]
 
 
-def test_matlab_7_3_is_named(tmp_path: Path) -> None:
+def test_matlab_7_3_files_raise_an_error_with_advice(tmp_path: Path) -> None:
     header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "x.mat").write_bytes(header + b"\x89HDF\r\n\x1a\n" + bytes(512))
     with pytest.raises(TableError, match=r"-v7"):
@@ -281,13 +284,10 @@ def test_numbers_survive_a_round_trip_exactly(rows: list[tuple[float, float]]) -
 
 @given(st.lists(CELLS, min_size=2, max_size=20))
 def test_texts_survive_a_round_trip(cells: list[str]) -> None:
-    column = np.empty(len(cells), dtype=object)
-    column[:] = cells
     out = io.BytesIO()
-    write_table("-", ["text", "number"], [column, np.arange(len(cells))], force=False, stdout=out)
+    write_table("-", ["text", "number"], [text_column(cells), np.arange(len(cells))], force=False, stdout=out)
     table = read_text(out.getvalue(), header=True, delimiter=",", as_text=["text"])
-    missing = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?", "-"}
-    assert values(table, "text") == [None if cell in missing else cell for cell in cells]
+    assert values(table, "text") == [None if cell in MISSING_MARKERS else cell for cell in cells]
 
 
 @given(st.binary(max_size=300))
@@ -305,7 +305,7 @@ def test_write_table(tmp_path: Path, ending: str) -> None:
     if ending == "parquet":
         pytest.importorskip("pyarrow")
     path = tmp_path / f"out.{ending}"
-    texts = np.array(["a", None, "c,\t d"], dtype=object)
+    texts = text_column(["a", None, "c,\t d"])
     dates = np.array(["2020-01-01", "NaT", "2021-05-05"], dtype="datetime64[us]")
     columns = [texts, np.array([1, 2, 3]), np.array([0.1, math.nan, 1e300]), dates]
     write_table(path, ["t", "i", "f", "d"], columns, force=False)
@@ -320,12 +320,12 @@ def test_write_table(tmp_path: Path, ending: str) -> None:
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
-def test_write_refusals_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_writes_leave_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OutputError, match="does not exist"):
         write_atomically(tmp_path / "absent" / "x.txt", "x", force=True)
     with pytest.raises(OutputError, match="folder"):
         write_atomically(tmp_path, "x", force=True)
-    with pytest.raises(OutputError, match=r"\.csv, \.tsv or \.parquet"):
+    with pytest.raises(OutputError, match=r"\.csv, \.tsv, \.parquet"):
         write_table(tmp_path / "x.doc", ["a"], [np.ones(2)], force=True)
 
     def full_disk(_: int) -> None:
@@ -338,7 +338,7 @@ def test_write_refusals_leave_nothing_behind(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs symbolic links and /dev/null")
-def test_links_are_followed_and_devices_stay(tmp_path: Path) -> None:
+def test_links_are_followed_and_devices_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "real.txt").write_text("old")
     (tmp_path / "link.txt").symlink_to(tmp_path / "real.txt")
     write_atomically(tmp_path / "link.txt", "new", force=True)
@@ -346,3 +346,76 @@ def test_links_are_followed_and_devices_stay(tmp_path: Path) -> None:
     assert (tmp_path / "link.txt").is_symlink()
     write_atomically("/dev/null", "gone", force=True)
     assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("name", ["X", "images"])
+def test_npz_of_images(name: str, tmp_path: Path) -> None:
+    images = np.arange(5 * 4 * 4 * 3, dtype=np.uint8).reshape(5, 4, 4, 3)
+    arrays: dict[str, Any] = {name: images, "y": np.arange(5), "names": np.array(["a", "b"])}
+    np.savez(tmp_path / "set.npz", **arrays)
+    table = read_table(tmp_path / "set.npz")
+    assert (table.image, table.source, list(table.extra_columns)) == ((4, 4, 3), "set.npz", ["y"])
+    assert table.names[-1] == "pixel 3,3,2"
+    np.save(tmp_path / "set.npy", images)
+    np.testing.assert_array_equal(read_table(tmp_path / "set.npy").column(7), images.reshape(5, -1)[:, 7])
+
+
+def test_npz_prefers_a_table_to_images(tmp_path: Path) -> None:
+    np.savez(tmp_path / "both.npz", X=np.ones((5, 2)), images=np.ones((5, 4, 4)))
+    assert read_table(tmp_path / "both.npz").image is None
+    np.savez(tmp_path / "neither.npz", a=np.ones((5, 4, 4)), b=np.ones((5, 4, 4)))
+    with pytest.raises(TableError, match="X or images"):
+        read_table(tmp_path / "neither.npz")
+
+
+def test_a_registered_format_is_read_and_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_json(path: Path, header: bool | None = None) -> Table:
+        assert header is True
+        return as_table(json.loads(path.read_text()))
+
+    def to_json(_: Any, columns: Any) -> bytes:
+        return json.dumps(np.column_stack(columns).tolist()).encode()
+
+    entry = Format("JSON", (".json",), read_json, ("header",), to_json)
+    monkeypatch.setattr("coterie.tables.readers.FORMATS", [*FORMATS, entry])
+    path = tmp_path / "x.JSON"
+    write_table(path, ["a"], [np.arange(3.0)], force=False)
+    assert read_table(path, header=True, delimiter=";").column(0).tolist() == [0.0, 1.0, 2.0]
+    (tmp_path / "x.xml").touch()
+    with pytest.raises(TableError, match=r"\.mat, \.json\."):
+        read_table(tmp_path / "x.xml")
+
+
+@pytest.mark.parametrize(
+    ("name", "description", "is_text"),
+    [
+        ("a.CSV", "comma-separated text", True),
+        ("a.tsv.gz", "delimited text", True),
+        ("a.b.parquet", "Parquet", False),
+        (".", "folder of images", False),
+    ],
+)
+def test_formats_are_found_by_the_ending(name: str, description: str, is_text: bool) -> None:
+    found = find_format(name)
+    assert found is not None
+    assert (found.description, found.is_text) == (description, is_text)
+
+
+def test_no_ending_is_registered_twice() -> None:
+    endings = [ending for each in FORMATS for ending in each.endings]
+    assert len(endings) == len(set(endings))
+    assert all(ending == ending.lower() for ending in endings)
+    assert find_format("csv") is None
+
+
+def test_the_wine_example_equals_scikit_learns() -> None:
+    table = read_table(example_path("wine"))
+    wine = load_wine()
+    assert table.names == (*wine.feature_names, "cultivar")
+    np.testing.assert_array_equal(np.column_stack(table.columns[:-1]), wine.data)
+    assert table.columns[-1].tolist() == ["ABC"[label] for label in wine.target]
+
+
+def test_unknown_examples_raise_an_error_that_lists_the_known_ones() -> None:
+    with pytest.raises(InputError, match="wine"):
+        example_path("beer")

@@ -1,4 +1,4 @@
-"""Folders of image files."""
+"""Reading folders of image files."""
 
 import sys
 from pathlib import Path
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from coterie.errors import MissingExtraError, TableError
-from coterie.images.folders import read_image_classes, read_images
-from coterie.tables.readers.files import read_table
+from coterie.tables.readers import read_table
+from coterie.tables.readers.images import read_image_classes, read_images
 
 
-def save(path: Path, pixels: Any, **settings: Any) -> None:
+def save(path: Path, pixels: Any) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(np.asarray(pixels, dtype=np.uint8)).save(path, **settings)
+    Image.fromarray(np.asarray(pixels, dtype=np.uint8)).save(path)
 
 
 def grey(value: int, height: int = 4, width: int = 6) -> NDArray[np.uint8]:
@@ -28,7 +28,7 @@ def coloured(red: int, green: int, blue: int, height: int = 4, width: int = 6) -
 
 
 def values(folder: Path, **settings: Any) -> NDArray[Any]:
-    """One value for each image of one colour: its first pixel, with all its channels."""
+    """Return the first pixel of each image, with its channels; every image must have a single colour."""
     table = read_images(folder, **settings)
     assert table.block is not None
     assert table.image is not None
@@ -37,7 +37,7 @@ def values(folder: Path, **settings: Any) -> NDArray[Any]:
     return images[:, 0, 0]
 
 
-def test_grey_images_in_the_order_of_their_names(tmp_path: Path) -> None:
+def test_images_are_in_the_order_of_their_file_names(tmp_path: Path) -> None:
     for name, value in (("b.png", 2), ("a.png", 1), ("c.PNG", 3)):
         save(tmp_path / name, grey(value))
     seen: list[tuple[int, int]] = []
@@ -46,31 +46,33 @@ def test_grey_images_in_the_order_of_their_names(tmp_path: Path) -> None:
     assert table.block is not None
     assert table.block.dtype == np.uint8
     assert table.block[:, 0].tolist() == [1, 2, 3]
-    assert table.side["file"].tolist() == ["a.png", "b.png", "c.PNG"]
-    assert "folder" not in table.side
+    assert table.extra_columns["file"].tolist() == ["a.png", "b.png", "c.PNG"]
+    assert "folder" not in table.extra_columns
     assert (table.notes, table.named, table.source) == ((), False, tmp_path.name)
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff"])
-def test_every_format(ending: str, tmp_path: Path) -> None:
+def test_every_image_format_is_read(ending: str, tmp_path: Path) -> None:
     save(tmp_path / f"a.{ending}", grey(200))
     save(tmp_path / f"b.{ending}", coloured(200, 40, 40))
     np.testing.assert_allclose(values(tmp_path).astype(int), [[200, 200, 200], [200, 40, 40]], atol=4)
 
 
-def test_colour_is_kept_only_where_there_is_some(tmp_path: Path) -> None:
+def test_colour_is_kept_only_if_an_image_has_colour(tmp_path: Path) -> None:
     save(tmp_path / "a.png", coloured(9, 9, 9))
     save(tmp_path / "b.png", coloured(50, 52, 50))
     save(tmp_path / "c.png", grey(70))
     table = read_images(tmp_path)
     assert table.image == (4, 6, 1)
-    assert table.notes == ("2 of 3 images are stored in colour, and were taken as grey, since none shows a colour",)
+    assert table.notes == (
+        "2 of 3 images are stored in colour and were converted to grey, since none shows any colour",
+    )
     save(tmp_path / "d.png", coloured(50, 90, 50))
     assert read_images(tmp_path).image == (4, 6, 3)
     made_grey = read_images(tmp_path, channels=1)
     assert made_grey.image == (4, 6, 1)
-    assert "taken as grey, as asked for" in made_grey.notes[0]
+    assert "converted to grey, as requested" in made_grey.notes[0]
 
 
 def test_grey_images_can_be_read_as_coloured(tmp_path: Path) -> None:
@@ -78,12 +80,12 @@ def test_grey_images_can_be_read_as_coloured(tmp_path: Path) -> None:
     assert values(tmp_path, channels=3).tolist() == [[70, 70, 70]]
 
 
-def test_most_common_size_is_taken(tmp_path: Path) -> None:
+def test_images_are_resized_to_the_most_common_size(tmp_path: Path) -> None:
     for i, shape in enumerate([(8, 5), (4, 6), (4, 6), (12, 12)]):
         save(tmp_path / f"{i}.png", grey(i, *shape))
     table = read_images(tmp_path)
     assert table.image == (4, 6, 1)
-    assert table.notes == ("2 of 4 images had 2 other sizes (height by width), and were brought to 4x6",)
+    assert table.notes == ("2 of 4 images had 2 other sizes (height x width) and were resized to 4x6",)
     assert values(tmp_path, size=(3, 2)).ravel().tolist() == [0, 1, 2, 3]
 
 
@@ -91,14 +93,14 @@ def test_most_common_size_is_taken(tmp_path: Path) -> None:
     ("given", "shape"),
     [((128, 64), (64, 32, 1)), ((640, 480), (64, 48, 1)), ((64, 64), (64, 64, 1)), ((1, 6400), (1, 64, 1))],
 )
-def test_large_images_are_shrunk(given: tuple[int, int], shape: tuple[int, int, int], tmp_path: Path) -> None:
+def test_large_images_are_reduced(given: tuple[int, int], shape: tuple[int, int, int], tmp_path: Path) -> None:
     save(tmp_path / "a.png", grey(7, *given))
     save(tmp_path / "b.jpg", grey(9, *given))
     assert read_images(tmp_path).image == shape
     assert values(tmp_path).ravel().tolist() == [7, 9]
 
 
-def test_shrinking_averages(tmp_path: Path) -> None:
+def test_reducing_averages_pixels(tmp_path: Path) -> None:
     stripes = np.zeros((128, 128))
     stripes[:, ::2] = 200
     save(tmp_path / "a.png", stripes)
@@ -117,7 +119,7 @@ def test_transparent_pixels_are_white(tmp_path: Path) -> None:
     assert values(tmp_path).tolist() == [[255, 255, 255], [200, 0, 0], [255, 255, 255], [255, 255, 255]]
 
 
-def test_deep_and_two_valued_images(tmp_path: Path) -> None:
+def test_16_bit_and_binary_images_are_converted(tmp_path: Path) -> None:
     Image.fromarray(np.full((4, 6), 51400, dtype=np.uint16)).save(tmp_path / "a.png")
     Image.fromarray(np.full((4, 6), 51400, dtype=np.int32)).save(tmp_path / "b.tif")
     Image.new("1", (6, 4), 1).save(tmp_path / "c.png")
@@ -125,9 +127,9 @@ def test_deep_and_two_valued_images(tmp_path: Path) -> None:
     assert values(tmp_path, channels=1).ravel().tolist() == [200, 200, 255, 0]
 
 
-def test_photographs_stand_upright(tmp_path: Path) -> None:
+def test_rotated_photos_are_stored_upright(tmp_path: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was held upright, and stored what it saw lying on its side
+    exif[0x0112] = 6  # the image is stored rotated by 90 degrees
     pixels = np.zeros((8, 16), dtype=np.uint8)
     pixels[:, :8] = 250
     Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
@@ -140,18 +142,18 @@ def test_photographs_stand_upright(tmp_path: Path) -> None:
     assert image[9:].max() < 50
 
 
-def test_sub_folders_are_offered_as_groups(tmp_path: Path) -> None:
+def test_sub_folders_are_an_extra_column(tmp_path: Path) -> None:
     for name in ("cats/1.png", "cats/2.png", "dogs/1.png"):
         save(tmp_path / name, grey(5))
     table = read_images(tmp_path)
-    assert table.side["file"].tolist() == ["cats/1.png", "cats/2.png", "dogs/1.png"]
-    assert table.side["folder"].tolist() == ["cats", "cats", "dogs"]
+    assert table.extra_columns["file"].tolist() == ["cats/1.png", "cats/2.png", "dogs/1.png"]
+    assert table.extra_columns["folder"].tolist() == ["cats", "cats", "dogs"]
     save(tmp_path / "dogs" / "small" / "3.png", grey(5))
     save(tmp_path / "loose.png", grey(5))
-    assert read_images(tmp_path).side["folder"].tolist() == ["cats", "cats", "dogs", "dogs/small", None]
+    assert read_images(tmp_path).extra_columns["folder"].tolist() == ["cats", "cats", "dogs", "dogs/small", None]
 
 
-def test_other_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
+def test_other_and_hidden_files_are_ignored(tmp_path: Path) -> None:
     save(tmp_path / "a.png", grey(5))
     save(tmp_path / ".hidden" / "b.png", grey(6))
     for name in (".DS_Store", "notes.txt", "labels.csv"):
@@ -159,24 +161,24 @@ def test_other_and_hidden_files_are_passed_over(tmp_path: Path) -> None:
     table = read_images(tmp_path)
     assert table.n_rows == 1
     (note,) = table.notes
-    assert note.startswith("passed over")
+    assert note.startswith("ignored")
     assert note.endswith("'labels.csv', 'notes.txt'")
 
 
-def test_folder_and_single_file_as_tables(tmp_path: Path) -> None:
+def test_read_table_reads_folders_but_no_single_image(tmp_path: Path) -> None:
     save(tmp_path / "a.png", grey(5))
     assert read_table(tmp_path, image_size=(2, 2), image_channels=3).image == (2, 2, 3)
-    with pytest.raises(TableError, match=r"'a.png' is one image; name the folder"):
+    with pytest.raises(TableError, match=r"'a.png' is a single image. Give the folder"):
         read_table(tmp_path / "a.png")
 
 
-def test_refusals(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match="there is no folder"):
+def test_folders_without_images_raise_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="There is no folder"):
         read_images(tmp_path / "absent")
-    with pytest.raises(TableError, match=r"is a folder without images.*\.png.*it is empty"):
+    with pytest.raises(TableError, match=r"is a folder without images.*\.png.*It is empty"):
         read_images(tmp_path)
     (tmp_path / "a.csv").write_text("1,2")
-    with pytest.raises(TableError, match=r"it has 'a\.csv'"):
+    with pytest.raises(TableError, match=r"It contains 'a\.csv'"):
         read_images(tmp_path)
     save(tmp_path / "b.png", grey(1))
     with pytest.raises(TableError, match="0x3"):
@@ -184,7 +186,7 @@ def test_refusals(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut", "empty", "fractions"])
-def test_a_file_that_cannot_be_read_is_named(damage: str, tmp_path: Path) -> None:
+def test_damaged_files_are_named_in_the_error(damage: str, tmp_path: Path) -> None:
     save(tmp_path / "good.png", grey(1))
     bad = tmp_path / "sub" / "bad.png"
     save(bad, np.random.default_rng(0).integers(0, 255, (40, 40)))
@@ -198,22 +200,22 @@ def test_a_file_that_cannot_be_read_is_named(damage: str, tmp_path: Path) -> Non
         read_images(tmp_path)
 
 
-def test_an_image_too_large_to_be_meant_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_suspiciously_large_images_raise_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "bomb.png", grey(1, 40, 40))
-    for limit in (1000, 100):  # beyond which Pillow warns, or refuses
+    for limit in (1000, 100):  # above which Pillow warns or raises an error
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(TableError, match=r"'bomb\.png'.*pixels"):
             read_images(tmp_path)
 
 
-def test_without_pillow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "a.png", grey(1))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'coterie\[images\]'"):
         read_images(tmp_path)
 
 
-def test_classes_are_the_sub_folders(tmp_path: Path) -> None:
+def test_classes_are_read_from_sub_folders(tmp_path: Path) -> None:
     for name, value in (("b/2.png", 3), ("a/1.png", 1), ("b/deep/1.png", 4), ("a/x.png", 2)):
         save(tmp_path / name, grey(value))
     found = read_image_classes(tmp_path, size=(2, 2))
@@ -221,10 +223,10 @@ def test_classes_are_the_sub_folders(tmp_path: Path) -> None:
     assert found.images[:, 0, 0, 0].tolist() == [1, 2, 3, 4]
     assert (found.names, found.classes.tolist()) == (("a", "b"), [0, 0, 1, 1])
     assert found.files == ("a/1.png", "a/x.png", "b/2.png", "b/deep/1.png")
-    assert "brought to 2x2" in found.notes[0]
+    assert "resized to 2x2" in found.notes[0]
 
 
-def test_classes_refuse_what_is_not_sorted(tmp_path: Path) -> None:
+def test_images_without_a_class_and_empty_classes_raise_an_error(tmp_path: Path) -> None:
     save(tmp_path / "a" / "1.png", grey(1))
     (tmp_path / "empty").mkdir()
     with pytest.raises(TableError, match="without images: 'empty'"):

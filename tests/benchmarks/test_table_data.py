@@ -1,4 +1,4 @@
-"""The example that ships, and the benchmarks where COTERIE_DATA has them."""
+"""Loading the tables of benchmarks."""
 
 import gzip
 import os
@@ -6,24 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_wine
 
 from benchmarks.data.tables import load_benchmark, load_fashion_mnist
 from coterie.errors import InputError
-from coterie.tables.readers.files import example_path, read_table
-
-
-def test_wine_is_what_scikit_learn_has() -> None:
-    table = read_table(example_path("wine"))
-    wine = load_wine()
-    assert table.names == (*wine.feature_names, "cultivar")
-    np.testing.assert_array_equal(np.column_stack(table.columns[:-1]), wine.data)
-    assert table.columns[-1].tolist() == ["ABC"[label] for label in wine.target]
-
-
-def test_unknown_example_lists_the_known() -> None:
-    with pytest.raises(InputError, match="wine"):
-        example_path("beer")
 
 
 def test_benchmarks_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from benchmarks.data import images as pictures
-from benchmarks.data.images import load_embeddings, load_pictures
+from benchmarks.data.images import load_embeddings, load_images
 from coterie.errors import InputError, MissingExtraError
 
 needs_data = pytest.mark.skipif(
@@ -42,7 +42,7 @@ def write_jpegs(path: Path) -> None:
 
 def test_jpegs_are_decoded(folder: Path) -> None:
     write_jpegs(folder / "tiny_imagenet_val_jpeg.npz")
-    loaded = load_pictures("tiny-imagenet")
+    loaded = load_images("tiny-imagenet")
     assert loaded.images.shape == (2, 8, 8, 3)
     assert loaded.images.dtype == np.uint8
     assert np.abs(loaded.images[0].astype(int) - [250, 0, 0]).max() < 8
@@ -58,7 +58,7 @@ def test_jpegs_without_pillow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(pictures, "import_module", missing)
     with pytest.raises(MissingExtraError, match="pip install pillow"):
-        load_pictures("tiny-imagenet")
+        load_images("tiny-imagenet")
 
 
 def test_embeddings_are_read(folder: Path) -> None:
@@ -73,21 +73,21 @@ def test_embeddings_are_read(folder: Path) -> None:
 
 def test_refusals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"no pictures are called 'mnist'; there are .*omniglot"):
-        load_pictures("mnist")
+        load_images("mnist")
     name: Any = "mnist"
     with pytest.raises(InputError, match=r"no embeddings are called 'mnist'; there are .*tiny-imagenet"):
         load_embeddings(name)
     with pytest.raises(InputError, match=r"no cifar10_test.npz in COTERIE_DATA="):
-        load_pictures("cifar10")
+        load_images("cifar10")
     np.savez(folder / "cifar10_test.npz", images=np.zeros((1, 2, 2, 3), dtype=np.uint8), y=np.zeros(1))
     with pytest.raises(InputError, match=r"cifar10_test.npz has no array 'names'; it has .*images"):
-        load_pictures("cifar10")
+        load_images("cifar10")
     np.savez(folder / "emb_lite0_tinyimagenet_val.npz", Xq=np.zeros((1, 2), dtype=np.uint8), y=np.zeros(1))
     with pytest.raises(InputError, match="no array 'scale'"):
         load_embeddings("tiny-imagenet")
     monkeypatch.delenv("COTERIE_DATA")
     with pytest.raises(InputError, match=r"omniglot28.npz is looked for in the folder COTERIE_DATA, which is not set"):
-        load_pictures("omniglot")
+        load_images("omniglot")
 
 
 @needs_data
@@ -102,7 +102,7 @@ def test_refusals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_pictures_as_published(name: str, shape: tuple[int, ...], n_classes: int, n_groups: int) -> None:
-    loaded = load_pictures(name)
+    loaded = load_images(name)
     assert loaded.images.shape == shape
     assert loaded.images.dtype == np.uint8
     assert np.unique(loaded.classes).tolist() == list(range(n_classes))

@@ -1,4 +1,4 @@
-"""What users hold becomes a table, and they choose what of it to cluster."""
+"""Arrays, frames, tensors, lists and images become tables; columns are chosen from them."""
 
 import datetime as dt
 import subprocess
@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import scipy.sparse
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from coterie.errors import TableError
-from coterie.tables.table import Table, as_table, choose_columns
+from coterie.tables.table import ImageShape, Table, as_table, choose_columns, image_shape, pixel_names
 
 
-def test_import_is_light() -> None:
+def test_tables_import_no_heavy_library() -> None:
     code = (
-        "import sys, coterie.data.tables; "
+        "import sys, coterie.tables.encoder, coterie.tables.readers; "
         "print([m for m in ('torch', 'pandas', 'polars', 'pyarrow', 'sklearn') if m in sys.modules])"
     )
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
@@ -48,17 +50,22 @@ def test_numeric_arrays_are_not_copied(dtype: str) -> None:
         (np.ones((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required\."),
         (np.ones((2, 2)) * 1j, "Complex data not supported"),
         (np.array([[1j, "a"]], dtype=object), "Complex data not supported"),
+        (np.zeros((5, 3, 8, 8)), r"shape=\(5, 3, 8, 8\).*channels come first.*X.transpose\(0, 2, 3, 1\).*X.permute"),
+        (np.zeros((5, 1, 28, 28)), "channels come first"),
+        (np.zeros((5, 8, 8, 2)), "with 1, 3 or 4 channels"),
+        (np.zeros((0, 8, 8)), r"0 sample\(s\)"),
+        (np.zeros((5, 0, 8)), r"0 feature\(s\)"),
         ([[1, 2], [3]], "differ in length"),
         (scipy.sparse.eye_array(3), "TruncatedSVD"),
     ],
 )
-def test_refusals(X: object, message: str) -> None:
+def test_invalid_arrays_raise_an_error(X: object, message: str) -> None:
     with pytest.raises(TableError, match=message):
         as_table(X)
 
 
 @pytest.mark.parametrize("value", [{"foo": "bar"}, [1], object()])
-def test_objects_that_are_no_values(value: object) -> None:
+def test_objects_that_are_neither_numbers_nor_text_raise_a_type_error(value: object) -> None:
     X = np.ones((2, 2), dtype=object)
     X[0, 0] = value
     with pytest.raises(TypeError, match=r"argument must be .* string.* number"):
@@ -96,7 +103,7 @@ FRAME: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_frames_of_every_library_read_alike(library: str) -> None:
+def test_frames_of_all_libraries_give_equal_tables(library: str) -> None:
     module = pytest.importorskip(library)
     table = as_table(module.table(FRAME) if library == "pyarrow" else module.DataFrame(FRAME))
     assert table.named
@@ -129,7 +136,86 @@ def test_polars_peculiarities() -> None:
         as_table(pl.DataFrame({"a": [[1], [2]]}))
 
 
-# --- choose_columns ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", ["uint8", "int32", "float32", "float64", "bool"])
+@pytest.mark.parametrize("shape", [(4, 2, 3), (4, 2, 3, 1), (4, 2, 3, 3)])
+def test_images_are_not_copied(dtype: str, shape: tuple[int, ...]) -> None:
+    X = np.ones(shape, dtype=dtype)
+    table = as_table(X)
+    assert table.block is not None
+    assert np.shares_memory(table.block, X)
+    assert table.image == (2, 3, shape[3] if len(shape) == 4 else 1)
+    assert (table.n_rows, table.n_columns, table.named) == (4, X[0].size, False)
+
+
+def test_pixels_are_row_by_row_with_channels_last() -> None:
+    X = np.arange(2 * 2 * 3 * 3).reshape(2, 2, 3, 3)
+    table = as_table(X)
+    position = table.names.index("pixel 1,2,0")
+    assert table.column(position).tolist() == X[:, 1, 2, 0].tolist()
+    assert as_table(X[..., 0]).names == ("pixel 0,0", "pixel 0,1", "pixel 0,2", "pixel 1,0", "pixel 1,1", "pixel 1,2")
+
+
+def test_tensors_and_lists_of_images_are_accepted() -> None:
+    X = np.arange(12.0).reshape(2, 2, 3)
+    for other in (torch.tensor(X), X.tolist()):
+        table = as_table(other)
+        assert table.image == (2, 3, 1)
+        assert table.column(5).tolist() == [5.0, 11.0]
+
+
+@pytest.mark.parametrize(
+    ("colour", "blended"),
+    [
+        (np.array([100, 0, 200, 0], dtype=np.uint8), [255, 255, 255]),
+        (np.array([100, 0, 200, 255], dtype=np.uint8), [100, 0, 200]),
+        (np.array([100, 0, 200, 51], dtype=np.uint8), [224, 204, 244]),
+        (np.array([1000, 0, 0, 0], dtype=np.uint16), [65535, 65535, 65535]),
+        (np.array([0.5, 0.0, 1.0, 0.5], dtype=np.float32), [0.75, 0.5, 1.0]),
+        (np.array([100.0, 0.0, 200.0, 0.0], dtype=np.float64), [255.0, 255.0, 255.0]),
+        (np.array([True, False, True, False]), [True, True, True]),
+    ],
+)
+def test_transparent_images_are_blended_with_white(colour: Any, blended: list[float]) -> None:
+    X = np.broadcast_to(colour, (3, 2, 2, 4))
+    table = as_table(X)
+    assert table.image == (2, 2, 3)
+    assert table.block is not None
+    assert table.block.dtype == X.dtype
+    np.testing.assert_allclose(table.block[2, 3:6], blended)
+
+
+@given(shape=st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from([1, 3])))
+def test_pixel_names_determine_the_shape(shape: ImageShape) -> None:
+    names = pixel_names(shape)
+    assert len(set(names)) == shape[0] * shape[1] * shape[2]
+    assert image_shape(names) == shape
+
+
+@pytest.mark.parametrize(
+    "names",
+    [(), ("a", "b"), ("pixel 1,0", "pixel 0,0"), ("x", "pixel 0,1"), ("pixel 99999999,99999999",), ("pixel 0,0,2",)],
+)
+def test_other_names_are_no_image(names: tuple[str, ...]) -> None:
+    assert image_shape(names) is None
+
+
+def test_some_of_the_pixels_are_no_image() -> None:
+    table = as_table(np.zeros((2, 3, 3)))
+    assert table.select(range(9)).image == (3, 3, 1)
+    assert table.select([4, 5]).image is None
+
+
+def test_the_image_shape_must_match_the_columns() -> None:
+    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
+        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
+
+
+def test_a_table_needs_one_name_per_column_and_equal_lengths() -> None:
+    with pytest.raises(TableError, match="one name per column"):
+        Table(("a",), (np.ones(2), np.ones(2)))
+    with pytest.raises(TableError, match="equal length"):
+        Table(("a", "b"), (np.ones(2), np.ones(3)))
+
 
 PEOPLE = Table(
     names=("who", "height", "weight", "group"),
@@ -139,7 +225,7 @@ PEOPLE = Table(
         np.array([60.0, 80.0]),
         np.array(["a", "b"], dtype=object),
     ),
-    side={"y": np.array([0, 1])},
+    extra_columns={"y": np.array([0, 1])},
     source="people.csv",
 )
 
@@ -155,7 +241,7 @@ def test_ids_and_truth_are_never_features() -> None:
     assert choose_columns(PEOPLE, columns=["who", "height"], ids="who").features.names == ("height",)
 
 
-def test_columns_by_name_number_and_side() -> None:
+def test_columns_are_chosen_by_name_by_number_and_from_extra_columns() -> None:
     assert choose_columns(PEOPLE, columns=["3", "height"]).features.names == ("weight", "height")
     chosen = choose_columns(PEOPLE, drop=["who", "4"], truth="y")
     assert chosen.features.names == ("height", "weight")
@@ -163,13 +249,13 @@ def test_columns_by_name_number_and_side() -> None:
 
 
 @pytest.mark.parametrize("choice", [{"columns": ["heigth"]}, {"drop": ["Height "]}, {"ids": "HEIGHT"}])
-def test_unknown_name_suggests_a_close_one(choice: dict[str, Any]) -> None:
-    with pytest.raises(TableError, match=r"did you mean 'height'.*'weight'"):
+def test_unknown_names_suggest_a_close_one(choice: dict[str, Any]) -> None:
+    with pytest.raises(TableError, match=r"Did you mean 'height'.*'weight'"):
         choose_columns(PEOPLE, **choice)
 
 
-def test_unknown_number_and_nothing_left() -> None:
-    with pytest.raises(TableError, match="no column is called '9'"):
+def test_unknown_numbers_and_an_empty_choice_raise_an_error() -> None:
+    with pytest.raises(TableError, match="is called '9'"):
         choose_columns(PEOPLE, truth="9")
-    with pytest.raises(TableError, match="no column is left"):
+    with pytest.raises(TableError, match="is left to cluster"):
         choose_columns(PEOPLE, columns=["who"], ids="who")

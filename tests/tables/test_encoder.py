@@ -1,4 +1,4 @@
-"""Tables become numbers of comparable size, and back."""
+"""TableEncoder: tables become numbers of comparable size, and back."""
 
 import json
 from typing import Any
@@ -13,23 +13,15 @@ from sklearn.preprocessing import StandardScaler
 
 from coterie.errors import InputError, TableError
 from coterie.tables.encoder import Scaling, TableEncoder
-from coterie.tables.table import Table, as_table
+from coterie.tables.table import Table, as_table, text_column
 
 SCALINGS: tuple[Scaling, ...] = ("robust", "standard", "none")
-
-
-def texts(*values: str | None) -> npt.NDArray[Any]:
-    column = np.empty(len(values), dtype=object)
-    column[:] = values
-    return column
 
 
 def encode(X: object, scaling: Scaling = "robust") -> npt.NDArray[np.float32]:
     table = as_table(X)
     return TableEncoder(scaling).fit(table).transform(table)
 
-
-# --- TableEncoder: numbers --------------------------------------------------------------------------------
 
 ORDINARY = hnp.arrays(
     np.float64,
@@ -39,11 +31,11 @@ ORDINARY = hnp.arrays(
 
 
 @given(ORDINARY)
-def test_standard_is_scikit_learns(X: npt.NDArray[np.float64]) -> None:
+def test_standard_scaling_equals_standard_scaler(X: npt.NDArray[np.float64]) -> None:
     table = as_table(X)
     encoder = TableEncoder("standard").fit(table)
     spread = X.std(axis=0)
-    # Columns that differ in their last digits only are a matter of taste.
+    # Whether columns that differ only in their last digits are constant may differ.
     clear = [i for i, p in enumerate(encoder.numbers.positions) if spread[p] > 1e-6 * np.abs(X[:, p]).max()]
     expected = StandardScaler().fit_transform(X)[:, [encoder.numbers.positions[i] for i in clear]]
     np.testing.assert_allclose(encoder.transform(table)[:, clear], expected, atol=1e-6, rtol=1e-6)
@@ -53,7 +45,7 @@ ANY_FLOATS = hnp.arrays(np.float64, st.tuples(st.integers(1, 30), st.integers(1,
 
 
 @given(ANY_FLOATS, st.sampled_from(SCALINGS))
-def test_any_floats_become_finite(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
+def test_encoded_values_are_finite(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
     if not np.isfinite(X).any():
         with pytest.raises(TableError, match="missing"):
             encode(X, scaling)
@@ -69,15 +61,15 @@ def test_any_floats_become_finite(X: npt.NDArray[np.float64], scaling: Scaling) 
 
 
 @given(ORDINARY, st.sampled_from(SCALINGS))
-def test_inverse_undoes_transform(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
+def test_inverse_transform_inverts_transform(X: npt.NDArray[np.float64], scaling: Scaling) -> None:
     table = as_table(X)
     encoder = TableEncoder(scaling).fit(table)
     kept = X[:, encoder.numbers.positions]
-    error = np.abs(encoder.inverse(encoder.transform(table)) - kept)
+    error = np.abs(encoder.inverse_transform(encoder.transform(table)) - kept)
     assert (error <= 1e-5 * np.abs(kept).max(axis=0)).all()
 
 
-def test_robust_by_hand() -> None:
+def test_robust_scaling_equals_a_computation_by_hand() -> None:
     x = np.arange(10.0)
     x[9] = 1000.0
     winsorised = np.clip(x, 1.0, 8.0)
@@ -86,11 +78,11 @@ def test_robust_by_hand() -> None:
     table = as_table(x[:, None])
     encoder = TableEncoder().fit(table)
     np.testing.assert_allclose(encoder.transform(table)[:, 0], z, rtol=1e-6)
-    assert encoder.notes == ("values far from the others, drawn in (how many per column): 'x0' 1",)
-    np.testing.assert_allclose(encoder.inverse(encoder.transform(table))[:, 0], x, rtol=1e-5, atol=1e-6)
+    assert encoder.notes == ("extreme values compressed (count per column): 'x0' 1",)
+    np.testing.assert_allclose(encoder.inverse_transform(encoder.transform(table))[:, 0], x, rtol=1e-5, atol=1e-6)
 
 
-def test_robust_leaves_small_samples_and_rare_values_to_the_full_deviation() -> None:
+def test_robust_scaling_of_small_samples_and_rare_values_uses_the_full_deviation() -> None:
     few = np.array([[0.0], [1.0], [50.0]])
     np.testing.assert_allclose(encode(few), encode(few, "standard"), rtol=1e-6)
     rare = np.zeros((1000, 1))
@@ -98,7 +90,7 @@ def test_robust_leaves_small_samples_and_rare_values_to_the_full_deviation() -> 
     assert TableEncoder().fit(as_table(rare)).numbers.scales[0] == pytest.approx(rare.std())
 
 
-def test_one_result_for_block_and_columns() -> None:
+def test_a_block_and_separate_columns_give_equal_results() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_t(2, size=(500, 7))
     X[rng.random(X.shape) < 0.1] = np.nan
@@ -110,11 +102,11 @@ def test_one_result_for_block_and_columns() -> None:
         np.testing.assert_array_equal(whole.transform(table), whole.transform(split))
 
 
-def test_columns_are_independent_of_how_they_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.random.default_rng(0).normal(size=(50, 9))
     X[3, 4] = np.inf
     whole = encode(X)
-    monkeypatch.setattr("coterie.tables.encoder._ELEMENTS_AT_ONCE", 120)
+    monkeypatch.setattr("coterie.tables.encoder._ELEMENTS_PER_BATCH", 120)
     np.testing.assert_allclose(encode(X), whole, rtol=1e-6)
 
 
@@ -137,13 +129,13 @@ def test_missing_numbers_become_the_median() -> None:
     assert encoder.transform(as_table([[np.nan, 5.0]])).tolist() == [[2.0]]
 
 
-def test_notes_on_many_columns_stay_short() -> None:
+def test_notes_about_many_columns_are_abbreviated() -> None:
     X = np.random.default_rng(0).normal(size=(50, 40))
     X[0] = np.nan
     assert len(TableEncoder().fit(as_table(X)).notes) == 11
 
 
-def test_constant_columns_go_unless_all_are() -> None:
+def test_constant_columns_are_left_out_unless_all_are_constant() -> None:
     X = np.array([[0.1, 1.0], [0.1, 2.0]])
     encoder = TableEncoder().fit(as_table(X))
     assert [feature.name for feature in encoder.features] == ["x1"]
@@ -153,13 +145,10 @@ def test_constant_columns_go_unless_all_are() -> None:
     assert not encode([["a"], ["a"]]).any()
 
 
-# --- TableEncoder: other kinds ----------------------------------------------------------------------------
-
-
-def test_a_category_weighs_as_much_as_one_number() -> None:
+def test_a_category_has_the_variance_of_one_number_column() -> None:
     rng = np.random.default_rng(0)
     for n_levels in (2, 5, 40):
-        column = texts(*(f"level {i}" for i in rng.integers(n_levels, size=500)))
+        column = text_column([f"level {i}" for i in rng.integers(n_levels, size=500)])
         Z = encode(column[:, None])
         assert Z.shape[1] == n_levels
         assert Z.astype(float).var(axis=0).sum() == pytest.approx(1.0, rel=1e-5)
@@ -170,7 +159,7 @@ MIXED = Table(
     names=("n", "colour", "flag", "day"),
     columns=(
         np.array([1.0, 2.0, 4.0, 8.0]),
-        texts("red", "blue", None, "red"),
+        text_column(["red", "blue", None, "red"]),
         np.array([True, False, True, True]),
         np.array(["2020-01-01", "2020-01-02", "NaT", "2020-01-05"], dtype="datetime64[us]"),
     ),
@@ -188,14 +177,14 @@ def test_features_of_a_mixed_table_and_their_inverse() -> None:
         "day",
     ]
     assert [feature.kind for feature in encoder.features] == ["number", *["category"] * 3, "boolean", "date"]
-    back = encoder.inverse(encoder.transform(MIXED))
+    back = encoder.inverse_transform(encoder.transform(MIXED))
     np.testing.assert_allclose(back[:, 0], [1.0, 2.0, 4.0, 8.0], rtol=1e-6)
     np.testing.assert_allclose(back[:, 1:4], [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]], atol=1e-6)
     np.testing.assert_allclose(back[:, 4], [1, 0, 1, 1], atol=1e-6)
     seconds = np.datetime64("2020-01-05").astype("datetime64[s]").astype(int)
     assert back[3, 5] == pytest.approx(seconds, abs=1.0)
     assert any("seconds since 1970" in note for note in encoder.notes)
-    assert any("level of their own" in note for note in encoder.notes)
+    assert any("category of their own" in note for note in encoder.notes)
 
 
 def test_without_scaling_categories_are_plain_indicators() -> None:
@@ -208,7 +197,7 @@ def test_booleans_are_never_compressed() -> None:
     np.testing.assert_allclose(encode(flags), encode(flags, "standard"))
 
 
-def test_unseen_levels_are_neutral_and_told() -> None:
+def test_unseen_levels_become_zeros_and_are_described() -> None:
     encoder = TableEncoder().fit(as_table([["a", 1.0], ["b", 2.0], ["a", 4.0]]))
     new = as_table([["z", 1.0], [None, 1.0], ["a", 1.0]])
     Z = encoder.transform(new)
@@ -219,31 +208,28 @@ def test_unseen_levels_are_neutral_and_told() -> None:
     assert "'(missing)', 'z'" in line
 
 
-def test_codes_that_look_like_numbers_in_a_part_of_the_data() -> None:
-    encoder = TableEncoder().fit(Table(("code",), (texts("1", "2", "x"),)))
+def test_categories_read_as_numbers_in_new_data_are_matched() -> None:
+    encoder = TableEncoder().fit(Table(("code",), (text_column(["1", "2", "x"]),)))
     part = encoder.transform(Table(("code",), (np.array([2.0, 1.0]),)))
-    np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (texts("2", "1"),))))
+    np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (text_column(["2", "1"]),))))
 
 
-def test_too_many_texts_are_refused_with_advice() -> None:
+def test_too_many_levels_raise_an_error_with_advice() -> None:
     with pytest.raises(TableError, match=r"51 different texts.*--drop 'who'.*--id 'who'"):
-        TableEncoder().fit(Table(("who",), (texts(*(str(i) for i in range(51))),)))
+        TableEncoder().fit(Table(("who",), (text_column([str(i) for i in range(51)]),)))
 
 
 @pytest.mark.parametrize("name", ["id", "customer_id", "CustomerID", "Unnamed: 0", "column_1"])
-def test_row_numbers_are_pointed_out(name: str) -> None:
+def test_row_numbers_are_noted(name: str) -> None:
     table = Table((name, "width"), (np.arange(20.0), np.arange(20.0)))
     (note,) = TableEncoder().fit(table).notes
     assert f"--id {name!r}" in note
 
 
-# --- TableEncoder: matching and saving --------------------------------------------------------------------
-
-
-def test_columns_match_by_name_where_both_have_names() -> None:
+def test_columns_are_matched_by_name_if_both_tables_have_names() -> None:
     encoder = TableEncoder("none").fit(MIXED)
-    turned = MIXED.select([3, 2, 1, 0])
-    np.testing.assert_array_equal(encoder.transform(turned), encoder.transform(MIXED))
+    reordered = MIXED.select([3, 2, 1, 0])
+    np.testing.assert_array_equal(encoder.transform(reordered), encoder.transform(MIXED))
     with pytest.raises(TableError, match="missing: 'n'"):
         encoder.transform(MIXED.select([1, 2, 3]))
     other = Table(("n", "colour", "flag", "date"), MIXED.columns)
@@ -251,15 +237,15 @@ def test_columns_match_by_name_where_both_have_names() -> None:
         encoder.transform(other)
 
 
-def test_count_of_features_must_match() -> None:
+def test_the_number_of_features_must_match() -> None:
     encoder = TableEncoder().fit(as_table(np.eye(4)))
     with pytest.raises(TableError, match=r"X has 1 features, but \w+ is expecting 4 features as input"):
         encoder.transform(as_table(np.ones((3, 1))))
     with pytest.raises(InputError, match="4 values"):
-        encoder.inverse(np.ones((3, 2)))
+        encoder.inverse_transform(np.ones((3, 2)))
 
 
-def test_kind_of_column_must_match() -> None:
+def test_the_kinds_of_columns_must_match() -> None:
     encoder = TableEncoder().fit(as_table([[1.0], [2.0]]))
     with pytest.raises(TableError, match=r"'number'.*'category'"):
         encoder.transform(as_table([["a"], ["b"]]))
@@ -279,16 +265,9 @@ def test_card_gives_an_equal_encoder(scaling: Scaling) -> None:
         TableEncoder.from_card({"scaling": "robust"})
 
 
-def test_unfitted_and_unknown_scaling() -> None:
+def test_unfitted_encoders_and_unknown_scalings_raise_an_error() -> None:
     with pytest.raises(InputError, match="fit"):
         TableEncoder().transform(MIXED)
     unknown: Any = "minmax"
     with pytest.raises(InputError, match="minmax"):
         TableEncoder(unknown)
-
-
-def test_a_table_needs_fitting_names() -> None:
-    with pytest.raises(TableError, match="one name per column"):
-        Table(("a",), (np.ones(2), np.ones(2)))
-    with pytest.raises(TableError, match="equally long"):
-        Table(("a", "b"), (np.ones(2), np.ones(3)))

@@ -1,1 +1,0 @@
-"""Folders and arrays of images, brought to the size that a network takes."""
