@@ -11,13 +11,14 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
-from coterie.base import BaseClusterer, generator_from, labels_to_numpy, one_thread, to_numpy
+from coterie.base import BaseClusterer, FitDescription, generator_from, labels_to_numpy, one_thread, to_numpy
 from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
 from coterie.clam.search import FORMER_RUN_KEYS, INITS, Fill, Search, Select, batch_size_for, check_sample_weight
 from coterie.config import from_dict, to_dict
 from coterie.ops.partitions import cluster_means
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
+from coterie.tables.table import Table
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
 from coterie.validation import BOOLEAN, NONE, Choice, Constraint, Constraints, Integer, Number, check_parameters
@@ -383,6 +384,15 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         """
         iterates = to_numpy(self.model_.trajectories(self._encode(X)))
         return np.stack([self.table_.inverse_transform(v) for v in iterates])
+
+    def describe_fit(self, table: Table) -> FitDescription:
+        """Describe the fit for the summary and the report: the prototypes, the losses and the runs."""
+        return FitDescription(
+            silhouette=self.silhouette_,
+            prototypes=self.prototypes_,
+            losses=self.history_["loss"],
+            runs=self.runs_,
+        )
 
     def _set_results(self, x: Tensor) -> None:
         """Set the attributes that follow from the model and the training rows."""

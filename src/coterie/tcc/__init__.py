@@ -10,8 +10,9 @@ METHOD = Method(
         Option(
             "--scaling",
             "scaling",
-            "scaling of number columns (default: robust for clam, standard for tcc, otherwise that of the weights)",
+            "scaling of number columns",
             choices=("robust", "standard", "none"),
+            default="standard",
         ),
         Option(
             "--recipe",

@@ -1,166 +1,205 @@
-"""Random views: images and embeddings changed in ways that leave what they show the same.
+"""Random augmentations of images and of feature vectors, which make the two views of contrastive learning.
 
-Letters: M images of C channels, H by W pixels; N rows of D features.
+Shapes: M images of C channels and H x W pixels; N rows of D features.
 """
 
 import math
-from dataclasses import dataclass, fields
-from typing import final
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
-from coterie.nn.vision import distorted
+from coterie.nn.vision import distort
+from coterie.validation import BOOLEAN, FRACTION, Constraints, Number, check_parameters
 
 CROP_ASPECT = 4 / 3
-"""Most that a crop's width is of its height, both as shares of the image, and the reverse."""
+"""Largest ratio of the sides of a crop, relative to the sides of the image."""
 ERASED_AREA = (0.02, 0.2)
 ERASED_ASPECT = 3.0
 YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
-"""From red, green and blue to brightness and two numbers for colour: hue is their angle, saturation their length."""
-MOST = {"turn_by": 180.0, "hue": 0.5, "noise": math.inf}
-"""Largest values of settings; of the others it is one."""
+"""From RGB to brightness and two chroma coordinates, whose angle is the hue and whose length is the saturation."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Views:
-    """How much the view of an image may differ from it; nothing is changed unless it is asked for."""
+class Augmentations:
+    """Strength of each image augmentation; the defaults change nothing.
 
-    smallest: float = 1.0
-    """Least share of its area that is cut out of an image, to be stretched to its full size; with 1 none is cut."""
-    turn_by: float = 0.0
-    """Most degrees that an image is turned by, to either side; zeros come in from outside."""
-    mirrored: bool = False
-    """Whether an image is mirrored, left to right, with probability one half."""
+    Examples
+    --------
+    >>> import torch
+    >>> augment = Augmentations(min_crop_area=0.5, horizontal_flip=True)
+    >>> augment(torch.rand(2, 3, 8, 8), torch.Generator().manual_seed(0)).shape
+    torch.Size([2, 3, 8, 8])
+    """
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "smallest": "min_crop_area",
+        "turn_by": "max_rotation",
+        "mirrored": "horizontal_flip",
+        "grey": "grayscale",
+        "erased": "erasing",
+    }
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        "min_crop_area": Number(1e-6, 1.0),
+        "max_rotation": Number(0.0, 180.0),
+        "horizontal_flip": BOOLEAN,
+        "brightness": FRACTION,
+        "contrast": FRACTION,
+        "saturation": FRACTION,
+        "hue": Number(0.0, 0.5),
+        "grayscale": FRACTION,
+        "noise": Number(0.0),
+        "erasing": FRACTION,
+    }
+
+    min_crop_area: float = 1.0
+    """Smallest area of a random crop, as a fraction of the image; crops are resized to the full size. 1 disables it."""
+    max_rotation: float = 0.0
+    """Largest rotation in degrees, to either side; the corners are filled with zeros."""
+    horizontal_flip: bool = False
+    """Whether to flip images with probability 1/2."""
     brightness: float = 0.0
-    """Most that all values are raised or lowered by, as a share of them."""
+    """Largest relative change of all values."""
     contrast: float = 0.0
-    """Most that differences from the image's mean brightness are raised or lowered by, as a share of them."""
+    """Largest relative change of the differences from the mean brightness."""
     saturation: float = 0.0
-    """Most that colours are strengthened or weakened, as a share; of colour images only, as are the next two."""
+    """Largest relative change of the saturation; like the next two, for colour images only."""
     hue: float = 0.0
-    """Most that colours are turned by, to either side, as a share of the circle of hues."""
-    grey: float = 0.0
-    """Probability that an image loses its colours."""
+    """Largest rotation of the hue to either side, as a fraction of the colour circle."""
+    grayscale: float = 0.0
+    """Probability of a conversion to grey."""
     noise: float = 0.0
-    """Standard deviation of what is added to each value."""
-    erased: float = 0.0
-    """Probability that a rectangle is set to zero."""
+    """Standard deviation of additive Gaussian noise."""
+    erasing: float = 0.0
+    """Probability that a random rectangle is set to zero."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value, most = getattr(self, field.name), MOST.get(field.name, 1.0)
-            if not 0 <= value <= most or math.isinf(value):
-                upper = "finite" if math.isinf(most) else f"at most {most:g}"
-                raise ConfigError(f"{field.name}={value} must be at least 0 and {upper}.")
-        if self.smallest == 0:
-            raise ConfigError("smallest=0 leaves nothing of an image; give a share above 0, or 1 to cut nothing.")
+        check_parameters(self, self.CONSTRAINTS, ConfigError)
 
     @classmethod
-    def for_grey(cls) -> "Views":
-        """Views of characters and the like, which mean something else when they are mirrored.
+    def for_grayscale(cls) -> "Augmentations":
+        """Return the default for grey images, such as characters: no flips.
 
-        Contrast is left alone: around a middle brightness it would make the empty ground of a character grey.
+        The contrast is not changed, since that would turn the black background of a character grey.
         """
-        return cls(smallest=0.4, turn_by=15.0, brightness=0.4)
+        return cls(min_crop_area=0.4, max_rotation=15.0, brightness=0.4)
 
     @classmethod
-    def for_colour(cls) -> "Views":
-        """Views of photographs, much as MoCo and CC take them."""
-        return cls(smallest=0.2, mirrored=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grey=0.2)
+    def for_colour(cls) -> "Augmentations":
+        """Return the default for colour images, similar to those of MoCo and CC."""
+        return cls(
+            min_crop_area=0.2,
+            horizontal_flip=True,
+            brightness=0.4,
+            contrast=0.4,
+            saturation=0.4,
+            hue=0.1,
+            grayscale=0.2,
+        )
 
-    def applied(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
-        """One view of each image, by draws of its own; values are from 0 to 1 before and after."""
+    def __call__(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
+        """Augment each image independently; values are from 0 to 1 before and after."""
         if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
             raise ConfigError(
-                f"Views are of images of shape (M, C, H, W), with 1 or 3 channels, as numbers from 0 to 1; "
-                f"got {images.dtype} of shape {tuple(images.shape)}."
+                f"Images must be floating-point numbers of shape (M, 1 or 3, H, W); got {images.dtype} of shape "
+                f"{tuple(images.shape)}."
             )
-        if self == Views() or len(images) == 0:
+        if self == Augmentations() or len(images) == 0:
             return images
-        if self.smallest < 1 or self.turn_by or self.mirrored:
-            images = self._moved(images, generator)
+        if self.min_crop_area < 1 or self.max_rotation or self.horizontal_flip:
+            images = self._transform_geometry(images, generator)
         if self.brightness or self.contrast:
-            images = self._lit(images, generator)
-        if images.shape[1] == 3 and (self.saturation or self.hue or self.grey):
-            images = self._coloured(images, generator)
+            images = self._change_brightness(images, generator)
+        if images.shape[1] == 3 and (self.saturation or self.hue or self.grayscale):
+            images = self._change_colours(images, generator)
         if self.noise:
             noise = torch.randn(images.shape, generator=generator, device=generator.device)
             images = images + self.noise * noise.to(images)
         images = images.clamp(0, 1)
-        if self.erased:
-            images = images.masked_fill(self._holes(images, generator), 0.0)
+        if self.erasing:
+            images = images.masked_fill(self._erased_rectangles(images, generator), 0.0)
         return images
 
-    def _moved(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
-        """Cut out, turned and mirrored, in one go."""
-        area, aspect, right, down, turn, side = _uniform(6, images, generator).unbind()
+    def _transform_geometry(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
+        """Crop, rotate and flip with one interpolation."""
+        area, aspect, right, down, angle, flip = _uniform(6, images, generator).unbind()
         width, height = torch.ones_like(area), torch.ones_like(area)
-        if self.smallest < 1:
-            width, height = _sides(self.smallest + (1 - self.smallest) * area, aspect, CROP_ASPECT)
-        # Beyond the middles of the outermost pixels zeros would come in.
+        if self.min_crop_area < 1:
+            width, height = _rectangle_sides(self.min_crop_area + (1 - self.min_crop_area) * area, aspect, CROP_ASPECT)
+        # Beyond the centres of the outermost pixels, interpolation would mix in zeros.
         room = 1 - 1 / torch.tensor([images.shape[3], images.shape[2]]).to(images)
         right, down = (right - 0.5) * (1 - width) * room[0], (down - 0.5) * (1 - height) * room[1]
-        facing = torch.where(side < 0.5, -1.0, 1.0) if self.mirrored else 1.0
-        straight = torch.zeros_like(area)
-        amounts = torch.stack([facing * width - 1, height - 1, straight, straight, right, down, 2 * turn - 1])
-        return distorted(images, amounts, turn_by=self.turn_by, stretched=1.0, shifted=1.0)
+        sign = torch.where(flip < 0.5, -1.0, 1.0) if self.horizontal_flip else 1.0
+        zero = torch.zeros_like(area)
+        amounts = torch.stack([sign * width - 1, height - 1, zero, zero, right, down, 2 * angle - 1])
+        return distort(images, amounts, max_degrees=self.max_rotation, max_stretch=1.0, max_shift=1.0)
 
-    def _lit(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
-        """In another light: brightness, then contrast."""
-        bright, clear = (2 * _uniform(2, images, generator) - 1).reshape(2, -1, 1, 1, 1).unbind()
-        images = images * (1 + self.brightness * bright)
-        share = torch.tensor(YIQ[0]).to(images) if images.shape[1] == 3 else images.new_ones(1)
-        middle = (images.mean(dim=(2, 3)) @ share).reshape(-1, 1, 1, 1)
-        return middle + (1 + self.contrast * clear) * (images - middle)
+    def _change_brightness(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
+        """Change the brightness, then the contrast."""
+        brightness, contrast = (2 * _uniform(2, images, generator) - 1).reshape(2, -1, 1, 1, 1).unbind()
+        images = images * (1 + self.brightness * brightness)
+        luma = torch.tensor(YIQ[0]).to(images) if images.shape[1] == 3 else images.new_ones(1)
+        mean = (images.mean(dim=(2, 3)) @ luma).reshape(-1, 1, 1, 1)
+        return mean + (1 + self.contrast * contrast) * (images - mean)
 
-    def _coloured(self, images: Float[Tensor, "M 3 H W"], generator: Generator) -> Float[Tensor, "M 3 H W"]:
-        """In other colours of the same brightness: saturation, hue, or no colour at all."""
-        strong, turn, lost = _uniform(3, images, generator).unbind()
-        strength = torch.where(lost < self.grey, 0.0, 1 + self.saturation * (2 * strong - 1))
-        angle = 2 * math.pi * self.hue * (2 * turn - 1)
-        along, across, none = strength * angle.cos(), strength * angle.sin(), torch.zeros_like(angle)
-        change = torch.stack([none + 1, none, none, none, along, -across, none, across, along], dim=1)
-        apart = torch.tensor(YIQ, dtype=torch.float64)
-        matrix: Tensor = torch.linalg.inv(apart).to(images) @ change.reshape(-1, 3, 3) @ apart.to(images)
+    def _change_colours(self, images: Float[Tensor, "M 3 H W"], generator: Generator) -> Float[Tensor, "M 3 H W"]:
+        """Change saturation and hue, or remove the colour; the brightness stays."""
+        saturation, hue, gray = _uniform(3, images, generator).unbind()
+        scale = torch.where(gray < self.grayscale, 0.0, 1 + self.saturation * (2 * saturation - 1))
+        angle = 2 * math.pi * self.hue * (2 * hue - 1)
+        cos, sin, zero = scale * angle.cos(), scale * angle.sin(), torch.zeros_like(angle)
+        change = torch.stack([zero + 1, zero, zero, zero, cos, -sin, zero, sin, cos], dim=1)
+        to_yiq = torch.tensor(YIQ, dtype=torch.float64)
+        matrix: Tensor = torch.linalg.inv(to_yiq).to(images) @ change.reshape(-1, 3, 3) @ to_yiq.to(images)
         return (matrix @ images.flatten(2)).reshape(images.shape)
 
-    def _holes(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Bool[Tensor, "M 1 H W"]:
-        """Rectangles to erase; of images that are spared, empty ones."""
-        chance, area, aspect, left, top = _uniform(5, images, generator).unbind()
-        least, most = ERASED_AREA
-        width, height = _sides(least + (most - least) * area, aspect, ERASED_ASPECT)
-        width = torch.where(chance < self.erased, width, 0.0)
-        across = _between(left * (1 - width), width, images.shape[3])
-        along = _between(top * (1 - height), height, images.shape[2])
-        return (along.unsqueeze(2) & across.unsqueeze(1)).unsqueeze(1)
+    def _erased_rectangles(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Bool[Tensor, "M 1 H W"]:
+        """Sample a mask of the pixels to erase; it is empty for images that are not selected."""
+        selected, area, aspect, left, top = _uniform(5, images, generator).unbind()
+        smallest, largest = ERASED_AREA
+        width, height = _rectangle_sides(smallest + (largest - smallest) * area, aspect, ERASED_ASPECT)
+        width = torch.where(selected < self.erasing, width, 0.0)
+        columns = _pixels_between(left * (1 - width), width, images.shape[3])
+        rows = _pixels_between(top * (1 - height), height, images.shape[2])
+        return (rows.unsqueeze(2) & columns.unsqueeze(1)).unsqueeze(1)
 
 
-def feature_view(
-    x: Float[Tensor, "N D"], generator: Generator, dropout: float, noise: float, mixed: float
+def augment_features(
+    x: Float[Tensor, "N D"], generator: Generator, *, mixup: float, noise: float, dropout: float
 ) -> Float[Tensor, "N D"]:
-    """One view of each row of embeddings, which are best centred.
+    """Augment feature vectors, which should be centred.
 
-    First a share of another row is mixed in, from none to ``mixed``; then noise is added, of so many standard
-    deviations of each feature over the batch; then features are set to zero with probability ``dropout``, and the
-    others raised such that the mean stays.
+    Parameters
+    ----------
+    x : Tensor (N, D)
+        A batch of rows.
+    generator : torch.Generator
+        Source of randomness.
+    mixup : float
+        Largest weight of another row of the batch.
+    noise : float
+        Standard deviation of additive noise, relative to that of each feature over the batch.
+    dropout : float
+        Probability that a feature is set to zero; the others are scaled up so that the mean stays.
     """
-    if not (0 <= dropout < 1 and 0 <= noise < math.inf and 0 <= mixed <= 1):
+    if not (0 <= dropout < 1 and 0 <= noise < math.inf and 0 <= mixup <= 1):
         raise ConfigError(
-            f"dropout={dropout} must be from 0 to below 1, noise={noise} at least 0 and finite, "
-            f"and mixed={mixed} from 0 to 1."
+            f"dropout={dropout} must be from 0 to below 1, noise={noise} finite and at least 0, and mixup={mixup} from "
+            "0 to 1."
         )
     rows = len(x)
     if rows == 0:
         return x
     spread = x.detach().std(dim=0, correction=0)
-    if mixed and rows > 1:
-        share = mixed * _uniform(1, x, generator).reshape(-1, 1)
+    if mixup and rows > 1:
+        weight = mixup * _uniform(1, x, generator).reshape(-1, 1)
         step = torch.randint(1, rows, (rows,), generator=generator, device=generator.device).to(x.device)
-        x = x + share * (x[(torch.arange(rows, device=x.device) + step) % rows] - x)
+        x = x + weight * (x[(torch.arange(rows, device=x.device) + step) % rows] - x)
     if noise:
         x = x + noise * spread * torch.randn(x.shape, generator=generator, device=generator.device).to(x)
     if dropout:
@@ -170,19 +209,21 @@ def feature_view(
 
 
 def _uniform(count: int, like: Float[Tensor, "M ..."], generator: Generator) -> Float[Tensor, "count M"]:
-    """So many numbers from 0 to 1 for each image or row."""
+    """Sample uniform numbers from 0 to 1 for each image or row."""
     return torch.rand((count, len(like)), generator=generator, device=generator.device).to(like)
 
 
-def _sides(
-    area: Float[Tensor, " M"], aspect: Float[Tensor, " M"], longest: float
+def _rectangle_sides(
+    area: Float[Tensor, " M"], aspect: Float[Tensor, " M"], max_aspect: float
 ) -> tuple[Float[Tensor, " M"], Float[Tensor, " M"]]:
-    """Width and height of rectangles, as shares; one side is at most so many times the other, by a number 0 to 1."""
-    ratio = longest ** (aspect - 0.5)  # the root of the aspect, that is
+    """Return width and height of rectangles as fractions of the image; ``aspect`` from 0 to 1 selects their ratio."""
+    ratio = max_aspect ** (aspect - 0.5)  # square root of the ratio
     return (area.sqrt() * ratio).clamp(max=1), (area.sqrt() / ratio).clamp(max=1)
 
 
-def _between(begin: Float[Tensor, " M"], size: Float[Tensor, " M"], pixels: int) -> Bool[Tensor, "M pixels"]:
-    """Which pixels of a side have their middle in a stretch of it."""
-    middle = (torch.arange(pixels, device=begin.device) + 0.5) / pixels
-    return (middle >= begin.unsqueeze(1)) & (middle < (begin + size).unsqueeze(1))
+def _pixels_between(
+    start: Float[Tensor, " M"], length: Float[Tensor, " M"], n_pixels: int
+) -> Bool[Tensor, "M n_pixels"]:
+    """Return which pixels of a side have their centre in an interval."""
+    centre = (torch.arange(n_pixels, device=start.device) + 0.5) / n_pixels
+    return (centre >= start.unsqueeze(1)) & (centre < (start + length).unsqueeze(1))

@@ -1,4 +1,9 @@
-"""How models that learn from views are trained: first rows are told apart, then clusters of them as well."""
+"""Training schedule of contrastive models: warm-up, k-means initialisation of the prototypes and its restarts.
+
+The warm-up trains the instance-level loss only. Then the prototypes are set to the k-means centres of the embeddings,
+and all losses are trained; this is repeated a few times, since better embeddings give better centres. With a folder,
+an interrupted run can be resumed.
+"""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -15,24 +20,26 @@ from torch import Generator, Tensor
 from coterie.config import to_dict
 from coterie.nn.model import build
 from coterie.ops.partitions import k_means_start
-from coterie.progress import Progress
-from coterie.tcc.augmentations import Views, feature_view
+from coterie.progress import Callback, Progress
+from coterie.tcc.augmentations import Augmentations, augment_features
 from coterie.tcc.model import ContrastiveModel
 from coterie.training.batches import view_batches
 from coterie.training.loop import TrainConfig, train
-from coterie.training.state import claim, logged
+from coterie.training.state import open_run, read_log
 
-STARTS = 8
-"""Of k-means, which says where prototypes begin."""
-LOOKED_AT = 2000
-"""Rows by which the clusters are watched during training."""
-WATCHES = 20
-"""How often that is."""
-SAVED_EVERY = 200
-"""Most steps between states from which training could go on."""
+K_MEANS_RESTARTS = 8
+"""Restarts of the k-means that initialises the prototypes."""
+EVALUATION_ROWS = 2000
+"""Rows on which the collapse metrics are computed."""
+EVALUATIONS = 20
+"""Evaluations of the collapse metrics per run."""
+MAX_SAVE_INTERVAL = 200
+"""Most steps between saved states."""
 WEIGHT_DECAY = 1e-4
-DROPOUT, NOISE, MIXED = 0.5, 0.5, 0.3
-"""How views of rows that are no images differ."""
+FEATURE_AUGMENTATIONS = {"mixup": 0.3, "noise": 0.5, "dropout": 0.5}
+"""Augmentations of rows that are not images."""
+WARM_UP = "warm-up"
+"""Name of the first stage."""
 
 History = dict[str, list[float]]
 Model = TypeVar("Model", bound=ContrastiveModel)
@@ -40,155 +47,171 @@ Model = TypeVar("Model", bound=ContrastiveModel)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Course:
-    """How long training takes, how fast it goes, what it looks at, and where it is kept."""
+class Schedule:
+    """Length, learning rate and stages of the training of a contrastive model."""
 
     batch_size: int
-    epoch: int
-    """Steps that take all rows through once."""
+    epoch_steps: int
+    """Steps per pass over the rows."""
     steps: int
+    """Steps in total."""
     warm_up: float
-    """Share of the steps after which clusters are begun; if it is 0, clusters are left where the model has them."""
-    beginnings: int
-    """How often clusters are begun anew in what is left, at equal intervals: what was learned may tell them better."""
+    """Fraction of the steps before the first k-means initialisation; with 0 there is none."""
+    restarts: int
+    """k-means initialisations after the warm-up, at equal intervals."""
     learning_rate: float
-    views: Views | None
-    """How views of images differ; None is what suits them."""
+    augmentations: Augmentations | None
+    """Augmentations of images; None for the default."""
     folder: Path | None
+    """Where states are saved; None to save none."""
 
-    def parts(self) -> list[tuple[str, int]]:
-        """Names of the parts of the course, and how many steps each has."""
-        first = round(self.warm_up * self.steps)
-        left = self.steps - first
-        # Where nothing is left, clusters are begun all the same, once: then that is where they are. And where they are
-        # not begun at all, there is nothing to do again.
-        again = min(self.beginnings, max(1, left)) if self.warm_up else 1
-        ends = [left * part // again for part in range(again + 1)]
-        clusters = [(f"clusters-{part}", end - begin) for part, (begin, end) in enumerate(pairwise(ends), start=1)]
-        return [("rows", first), *clusters]
+    def stages(self) -> list[tuple[str, int]]:
+        """Return name and number of steps of each stage."""
+        warm_up = round(self.warm_up * self.steps)
+        remaining = self.steps - warm_up
+        # With warm_up=1 the prototypes are still initialised once; with warm_up=0 they never are.
+        restarts = min(self.restarts, max(1, remaining)) if self.warm_up else 1
+        ends = [remaining * number // restarts for number in range(restarts + 1)]
+        clusters = [(f"clusters-{number}", end - start) for number, (start, end) in enumerate(pairwise(ends), start=1)]
+        return [(WARM_UP, warm_up), *clusters]
 
 
-def learned(
+def train_contrastive(
     kind: type[Model],
     x: Tensor,
     config: Any,
-    course: Course,
+    schedule: Schedule,
     generator: Generator,
     *,
-    on_progress: Callable[[Progress], None] | None = None,
-    watch: Callable[[int, Model], None] | None = None,
+    callback: Callback | None = None,
+    on_step: Callable[[int, Model], None] | None = None,
 ) -> tuple[Model, History]:
-    """A model that was trained on all rows, and the course of its training.
+    """Train a contrastive model on all rows.
 
-    Who wants to watch is shown the model after every step, with the number of steps so far, and must not change it.
+    Parameters
+    ----------
+    kind : type
+        The model to build and train.
+    x : Tensor (N, D)
+        Rows; images are flattened.
+    config : EncoderConfig
+        Configuration of the model.
+    schedule : Schedule
+        Length and stages.
+    generator : torch.Generator
+        Source of randomness.
+    callback : callable, optional
+        Called with a ``Progress`` after every step.
+    on_step : callable, optional
+        Called with the number of steps and the model, which it must not change, after every step.
+
+    Returns
+    -------
+    model, history
+        The history has the mean "loss" per epoch, and the collapse metrics "empty_clusters" and "imbalance".
     """
-    if course.folder is not None:
-        claim(course.folder, _run(x, kind, config, course, generator))
+    if schedule.folder is not None:
+        open_run(schedule.folder, _run_description(x, kind, config, schedule, generator))
     model = build(kind, config, generator).to(x.device).train()
-    some = x[torch.randperm(len(x), generator=generator, device=generator.device)[:LOOKED_AT]]
-    losses, health, before = list[float](), History(empty=[], uneven=[]), 0
+    evaluated = x[torch.randperm(len(x), generator=generator, device=generator.device)[:EVALUATION_ROWS]]
+    losses, metrics, done = list[float](), History(empty_clusters=[], imbalance=[]), 0
 
-    def show(progress: Progress) -> None:
-        done = replace(
-            progress, step=progress.step + before, steps=course.steps, resumed_at=progress.resumed_at + before
-        )
-        if on_progress is not None:
-            on_progress(done)
-        if watch is not None:
-            watch(done.step, model)
+    def report(progress: Progress) -> None:
+        step = progress.step + done
+        if callback is not None:
+            callback(replace(progress, step=step, steps=schedule.steps, resumed_at=progress.resumed_at + done))
+        if on_step is not None:
+            on_step(step, model)
 
-    for name, steps in course.parts():
-        model.learn_rows_alone(name == "rows")
+    for stage, steps in schedule.stages():
+        model.cluster_loss_enabled = stage != WARM_UP
         evaluate = None
-        if name != "rows":
-            evaluate = partial(model.health, some)
-            if model.begins_at_places and course.warm_up > 0:
-                model.begin_at(_centres(model.places(x), config.n_clusters, generator))
-        for loss, signs in _part(name, steps, model, x, course, generator, show, evaluate):
+        if model.cluster_loss_enabled:
+            evaluate = partial(model.collapse_metrics, evaluated)
+            if model.kmeans_init and schedule.warm_up > 0:
+                model.set_prototypes(_k_means_centres(model.embeddings(x), config.n_clusters, generator))
+        for loss, evaluation in _train_stage(stage, steps, model, x, schedule, generator, report, evaluate):
             losses.append(loss)
-            for key, value in signs.items():
-                health[key].append(value)
-        before += steps
-    return model, {"loss": _by_epoch(losses, course.epoch), **health}
+            for name, value in evaluation.items():
+                metrics[name].append(value)
+        done += steps
+    return model, {"loss": _epoch_means(losses, schedule.epoch_steps), **metrics}
 
 
-def _part(
-    name: str,
+def _train_stage(
+    stage: str,
     steps: int,
     model: ContrastiveModel,
     x: Tensor,
-    course: Course,
+    schedule: Schedule,
     generator: Generator,
-    show: Callable[[Progress], None],
+    report: Callback,
     evaluate: Callable[[], dict[str, float]] | None,
 ) -> list[tuple[float, Mapping[str, float]]]:
-    """Train for a part of the course; return the loss of each step, and what the evaluation said."""
+    """Train for one stage; return the loss and the evaluation, if any, of each step."""
     if steps == 0:
         return []
-    folder = None if course.folder is None else course.folder / name
-    interval = max(1, course.steps // WATCHES)
-    seen = list[tuple[float, Mapping[str, float]]]()
+    folder = None if schedule.folder is None else schedule.folder / stage
+    interval = max(1, schedule.steps // EVALUATIONS)
+    log = list[tuple[float, Mapping[str, float]]]()
 
-    def on_log(progress: Progress) -> None:
-        seen.append((progress.loss, progress.evaluation or {}))
-        show(progress)
+    def record(progress: Progress) -> None:
+        log.append((float(progress.loss or 0.0), progress.evaluation or {}))
+        report(progress)
 
+    augment = _augmentation(model.config.image, schedule.augmentations)
     train(
         model,
-        view_batches(x, _views_of(model.config.image, course.views), batch_size=course.batch_size, generator=generator),
+        view_batches(x, augment, batch_size=schedule.batch_size, generator=generator),
         TrainConfig(
             steps,
-            learning_rate=course.learning_rate,
+            learning_rate=schedule.learning_rate,
             schedule="one-cycle",
             optimiser="adamw",
             weight_decay=WEIGHT_DECAY,
             evaluate_every=0 if evaluate is None else interval,
-            save_every=min(interval, SAVED_EVERY),
+            save_every=min(interval, MAX_SAVE_INTERVAL),
         ),
         generator=generator,
-        on_log=on_log,
+        callback=record,
         evaluate=evaluate,
         folder=folder,
     )
     if folder is None:
-        return seen
-    # A run that went on has seen only the end of it itself.
-    return [(line["loss"], line.get("evaluation", {})) for line in logged(folder)]
+        return log
+    # A resumed run has recorded only its own steps; the file has all.
+    return [(line["loss"], line.get("evaluation", {})) for line in read_log(folder)]
 
 
-def _views_of(image: tuple[int, int, int] | None, views: Views | None) -> Callable[[Tensor, Generator], Tensor]:
-    """What makes another view of each row."""
+def _augmentation(
+    image: tuple[int, int, int] | None, augmentations: Augmentations | None
+) -> Callable[[Tensor, Generator], Tensor]:
+    """Return the function that makes a view of each row."""
     if image is None:
-        return lambda rows, generator: feature_view(rows, generator, dropout=DROPOUT, noise=NOISE, mixed=MIXED)
-    chosen = views or (Views.for_grey() if image[0] == 1 else Views.for_colour())
-    return lambda rows, generator: chosen.applied(rows.reshape(-1, *image), generator).flatten(1)
+        return partial(augment_features, **FEATURE_AUGMENTATIONS)
+    augment = augmentations or (Augmentations.for_grayscale() if image[0] == 1 else Augmentations.for_colour())
+    return lambda rows, generator: augment(rows.reshape(-1, *image), generator).flatten(1)
 
 
-def _run(
-    x: Tensor, kind: type[ContrastiveModel], config: Any, course: Course, generator: Generator
+def _run_description(
+    x: Tensor, kind: type[ContrastiveModel], config: Any, schedule: Schedule, generator: Generator
 ) -> dict[str, object]:
-    """All that decides what is computed, as JSON holds it."""
+    """Return everything that determines the result; a folder is resumed only if it is the same."""
     return {
         "rows": hashlib.sha256(x.cpu().numpy().tobytes()).hexdigest(),
         "kind": kind.__name__,
         "seed": generator.initial_seed(),
-        "batch_size": course.batch_size,
-        "steps": course.steps,
-        "warm_up": course.warm_up,
-        "beginnings": course.beginnings,
-        "learning_rate": course.learning_rate,
-        "views": None if course.views is None else to_dict(course.views),
+        "schedule": to_dict(replace(schedule, folder=None)),
         "model": to_dict(config),
     }
 
 
-def _centres(places: Tensor, n_clusters: int, generator: Generator) -> Tensor:
-    """Middles of clusters, those of the best of several runs of k-means."""
-    runs = k_means_start(places, STARTS, n_clusters, generator)
-    nearest = torch.stack([torch.cdist(places, centres).amin(dim=1).square().sum() for centres in runs])
-    return runs[int(nearest.argmin())]
+def _k_means_centres(embeddings: Tensor, n_clusters: int, generator: Generator) -> Tensor:
+    """Return the centres of the best of several runs of k-means."""
+    runs = k_means_start(embeddings, K_MEANS_RESTARTS, n_clusters, generator)
+    inertia = torch.stack([torch.cdist(embeddings, centres).amin(dim=1).square().sum() for centres in runs])
+    return runs[int(inertia.argmin())]
 
 
-def _by_epoch(losses: list[float], epoch: int) -> list[float]:
-    """Means over the steps of each epoch."""
-    return [float(np.mean(losses[start : start + epoch])) for start in range(0, len(losses), epoch)]
+def _epoch_means(losses: list[float], epoch_steps: int) -> list[float]:
+    return [float(np.mean(losses[start : start + epoch_steps])) for start in range(0, len(losses), epoch_steps)]

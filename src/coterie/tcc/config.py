@@ -1,0 +1,163 @@
+"""Configuration of TCC: the encoder, the losses, and the published values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final, get_args
+
+from coterie.config import from_dict
+from coterie.errors import ConfigError
+from coterie.nn.vision import Encoder
+from coterie.validation import BOOLEAN, FRACTION, Choice, Constraints, Integer, Number, check_parameters
+
+POSITIVE = Number(0.0, exclusive=True)
+NON_NEGATIVE = Number(0.0)
+
+Aggregation = Literal["probabilities", "gumbel"]
+Balance = Literal["per_sample", "marginal"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderConfig:
+    """Encoder, projection head and number of clusters: the part that all contrastive models share."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"hidden": "projection_hidden", "width": "embedding_dim"}
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        "n_clusters": Integer(1),
+        "channels": Integer(1),
+        "projection_hidden": Integer(0),
+        "embedding_dim": Integer(1),
+    }
+    HAS_PROTOTYPES: ClassVar[bool] = True
+    """Whether K equidistant prototypes must fit on the sphere of the embeddings."""
+
+    n_features: int
+    """D."""
+    n_clusters: int
+    """K."""
+    encoder: Encoder = "strided"
+    """Architecture of the encoder."""
+    image: tuple[int, int, int] | None = None
+    """Channels, height and width, if rows are images."""
+    channels: int = 32
+    """Width of the encoder."""
+    projection_hidden: int = 256
+    """Hidden units of the projection head; 0 for a linear one, as published."""
+    embedding_dim: int = 128
+    """E, the dimension of the embedding f(x)."""
+
+    def __post_init__(self) -> None:
+        check_parameters(self, self.CONSTRAINTS, ConfigError)
+        if self.HAS_PROTOTYPES and self.embedding_dim < self.n_clusters - 1:
+            raise ConfigError(
+                f"embedding_dim={self.embedding_dim} is too small for n_clusters={self.n_clusters} equidistant "
+                f"prototypes. Use at least {self.n_clusters - 1}."
+            )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class TccConfig(EncoderConfig):
+    """Configuration of a TCC model; the defaults are ours, ``PUBLISHED`` has those of the paper."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = EncoderConfig.RENAMED | {
+        "sharpness": "assignment_temperature",
+        "relaxation": "gumbel_temperature",
+        "memory": "queue_size",
+        "rounds": "cluster_queue_size",
+        "in_batch": "in_batch_negatives",
+        "sees_rows": "condition_on_x",
+        "representation": "aggregation",
+        "perturbed": "cluster_noise",
+        "even": "balance",
+        "even_weight": "balance_weight",
+        "assigned_weight": "sinkhorn_weight",
+        "assigned_temperature": "sinkhorn_epsilon",
+    }
+    RENAMED_VALUES: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "representation": {"draws": "gumbel"},
+        "even": {"rows": "per_sample", "shares": "marginal"},
+    }
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+        "temperature": POSITIVE,
+        "cluster_temperature": POSITIVE,
+        "assignment_temperature": POSITIVE,
+        "gumbel_temperature": POSITIVE,
+        "momentum": FRACTION,
+        "queue_size": Integer(0),
+        "cluster_queue_size": Integer(0),
+        "in_batch_negatives": BOOLEAN,
+        "condition_on_x": BOOLEAN,
+        "aggregation": Choice(*get_args(Aggregation)),
+        "cluster_noise": NON_NEGATIVE,
+        "cluster_weight": NON_NEGATIVE,
+        "balance": Choice(*get_args(Balance)),
+        "balance_weight": NON_NEGATIVE,
+        "sinkhorn_weight": NON_NEGATIVE,
+        "sinkhorn_epsilon": POSITIVE,
+    }
+
+    temperature: float = 0.5
+    """Temperature of the instance-level InfoNCE loss; low values push apart rows of the same cluster."""
+    cluster_temperature: float = 0.5
+    """Temperature of the cluster-level InfoNCE loss."""
+    assignment_temperature: float = 0.1
+    """Softmax temperature of pi(k) = softmax(f(x) . mu_k / temperature)."""
+    gumbel_temperature: float = 0.5
+    """lambda, the temperature of the Gumbel-softmax sample c."""
+    momentum: float = 0.9
+    """Decay of the momentum encoder (EMA). With a queue it should be closer to 1, since old keys are compared with new
+    ones."""
+    queue_size: int = 0
+    """Past instance keys that serve as negatives. In small data sets most of them would be other views of the query."""
+    cluster_queue_size: int = 20
+    """Past batches whose K cluster representations serve as negatives."""
+    in_batch_negatives: bool = True
+    """Whether the other keys of the batch are negatives too."""
+    condition_on_x: bool = True
+    """Whether p(i | x, c) depends on x (Eq. 2), or on c only, as in the ablation (Eq. 5)."""
+    aggregation: Aggregation = "probabilities"
+    """Weights of the rows in r_k: pi (Eq. 6), or the Gumbel sample c, as in the authors' code."""
+    cluster_noise: float = 0.1
+    """Standard deviation of the noise on queued cluster representations, relative to twice their length."""
+    cluster_weight: float = 1.0
+    """Weight of the cluster-level loss."""
+    balance: Balance = "marginal"
+    """Distribution that is pulled towards uniform: pi of each sample (Eq. 2), or its mean over the batch."""
+    balance_weight: float = 1.0
+    """Weight of that KL divergence."""
+    sinkhorn_weight: float = 1.0
+    """Weight of the cross-entropy with balanced assignments of the momentum encoder; 0 for none, as published."""
+    sinkhorn_epsilon: float = 0.05
+    """Temperature of these assignments."""
+
+    @classmethod
+    def from_values(cls, *values: Mapping[str, Any]) -> "TccConfig":
+        """Build a configuration from dictionaries, later ones first; former names and values are translated."""
+        translated = {}
+        for name, value in (item for mapping in values for item in mapping.items()):
+            former = cls.RENAMED_VALUES.get(name, {})
+            translated[cls.RENAMED.get(name, name)] = former[value] if value in tuple(former) else value
+        return from_dict(cls, translated)
+
+
+PUBLISHED: Mapping[str, Any] = {
+    "projection_hidden": 0,
+    "embedding_dim": 128,
+    "temperature": 1.0,
+    "cluster_temperature": 1.0,
+    "assignment_temperature": 1.0,
+    "gumbel_temperature": 0.3,
+    "momentum": 0.999,
+    "queue_size": 16_384,
+    "cluster_queue_size": 20,
+    "in_batch_negatives": False,
+    "condition_on_x": True,
+    "aggregation": "probabilities",
+    "cluster_noise": 0.1,
+    "cluster_weight": 1.0,
+    "balance": "per_sample",
+    "balance_weight": 1.0,
+    "sinkhorn_weight": 0.0,
+    "sinkhorn_epsilon": 0.05,
+}
+"""Settings from the paper's supplement and, where it gives none, from its authors' code."""
