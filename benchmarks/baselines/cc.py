@@ -1,12 +1,12 @@
 """CC: contrastive clustering (Li et al., 2021).
 
-Of each of two views of a batch, a network makes two tables: places on a sphere, and probabilities of clusters. Rows of
-the first are told apart, and so are columns of the second: a cluster is how probable it is for each row of the batch,
-and is to be recognised in what the other view makes of it. Shares of clusters are to be even, lest all rows join one.
+A network computes embeddings and assignment probabilities of two views. Rows of the first are contrasted, and columns
+of the second: a cluster is represented by its probabilities over the batch. A balance term prevents collapse.
 
-Letters: N rows, D numbers of a row, F features of the encoder, K clusters.
+Shapes: N rows, D input features, F encoder features, K clusters.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -16,66 +16,82 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from coterie.nn.model import Loss, ViewBatch
-from coterie.tcc.losses import balance, nt_xent
-from coterie.tcc.model import ContrastiveModel, Tower, TowerConfig, head
+from coterie.tcc.config import POSITIVE, EncoderConfig
+from coterie.tcc.losses import balance_loss, info_nce
+from coterie.tcc.model import ContrastiveModel, EmbeddingNetwork, projection_head
+from coterie.validation import Constraints
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class CcConfig(TowerConfig):
-    """Shape of a CC model, and its temperatures as published."""
+class CcConfig(EncoderConfig):
+    """Configuration of a CC model, with the published temperatures."""
+
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+        "temperature": POSITIVE,
+        "cluster_temperature": POSITIVE,
+    }
+    HAS_PROTOTYPES: ClassVar[bool] = False
 
     temperature: float = 0.5
-    """Of the contrast of rows."""
+    """Temperature of the instance-level loss."""
     cluster_temperature: float = 1.0
-    """Of the contrast of clusters."""
+    """Temperature of the cluster-level loss."""
 
-    def __post_init__(self) -> None:
-        self.check_tower()
-        self.check_above_zero("temperature", "cluster_temperature")
+
+def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperature: float) -> Float[Tensor, ""]:
+    """Compute SimCLR's NT-Xent loss: InfoNCE of both views of all rows among all other views, averaged."""
+    both = torch.cat((first, second))
+    # A row's own two views are masked: one is the query itself, the other is the key.
+    masked = torch.eye(len(first), dtype=torch.bool, device=first.device).repeat(1, 2)
+    forth = info_nce(first, second, both, temperature, masked)
+    back = info_nce(second, first, both, temperature, masked)
+    return (forth + back).mean() / 2
 
 
 @final
 class CcModel(ContrastiveModel):
-    """A tower, and beside its projection another head, for clusters."""
+    """Encoder with a projection head and a cluster head."""
 
     Config: ClassVar[type[CcConfig]] = CcConfig
     config: CcConfig
-    begins_at_places: ClassVar[bool] = False
+    kmeans_init: ClassVar[bool] = False
 
     def __init__(self, config: CcConfig) -> None:
         super().__init__()
         self.config = config
-        self.network = Tower(config)
-        self.clusters = head(self.network.encoder.out_width, config.hidden, config.n_clusters)
+        self.backbone = EmbeddingNetwork(config)
+        self.cluster_head = projection_head(
+            self.backbone.encoder.out_width, config.projection_hidden, config.n_clusters
+        )
 
     @property
-    def tower(self) -> Tower:
-        """The only one."""
-        return self.network
+    def network(self) -> EmbeddingNetwork:
+        """The only encoder."""
+        return self.backbone
 
-    def believed(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """By the head for clusters."""
-        return self._assigned(self.tower.encoded(x))
+    def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
+        """Apply the cluster head."""
+        return self._assign(self.network.encode(x))
 
-    def _assigned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
-        logits: Tensor = self.clusters(features)
+    def _assign(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
+        logits: Tensor = self.cluster_head(features)
         return logits.softmax(dim=1)
 
-    def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
-        """Surprise at rows and at clusters, and uneven shares, of both views."""
-        features = [self.tower.encoded(view) for view in (batch.first, batch.second)]
-        place, other_place = (self.tower.projected(each) for each in features)
-        prob, other_prob = (self._assigned(each) for each in features)
-        column, other_column = (normalize(each.mT, dim=1) for each in (prob, other_prob))
+    def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
+        """Sum the instance-level, cluster-level and balance losses of both views."""
+        features = [self.network.encode(view) for view in (batch.first, batch.second)]
+        first, second = (self.network.project(each) for each in features)
+        pi, other_pi = (self._assign(each) for each in features)
+        column, other_column = (normalize(each.mT, dim=1) for each in (pi, other_pi))
         parts = {
-            "instance": nt_xent(place, other_place, self.config.temperature),
+            "instance": nt_xent(first, second, self.config.temperature),
             "cluster": nt_xent(column, other_column, self.config.cluster_temperature),
-            "uneven": balance(prob) + balance(other_prob),
+            "balance": balance_loss(pi) + balance_loss(other_pi),
         }
         return Loss(
             torch.stack(list(parts.values())).sum(), {name: float(part.detach()) for name, part in parts.items()}
         )
 
     def after_step(self) -> None:
-        """Nothing: the gradient says it all."""
+        """No-op."""

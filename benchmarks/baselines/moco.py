@@ -1,12 +1,12 @@
-"""MoCo (He et al., 2020), and k-means of what it has learned: rows are told apart, and clusters are where places crowd.
+"""MoCo (He et al., 2020) followed by k-means on the embeddings.
 
-Every row is to be recognised in another view, among rows that were seen before. The other view is looked at by a twin,
-which follows slowly. Nothing is learned of clusters: who trains the model says where they are, by ``begin_at``, and
-says it again when places have moved, for prototypes stay where they are put.
+The model learns embeddings only: InfoNCE between two views, the second of which is encoded by a momentum encoder, with
+a queue of past keys as negatives. Prototypes are the k-means centres that the training schedule sets.
 
-Letters: N rows, D numbers of a row, E numbers of a place, K clusters.
+Shapes: N rows, D input features, E embedding dimensions, K clusters.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -16,81 +16,85 @@ from torch import Generator, Tensor
 from torch.nn.functional import normalize
 
 from coterie.nn.model import Loss, ViewBatch
-from coterie.tcc.losses import spread_centres, told_apart
-from coterie.tcc.model import ContrastiveModel, MemoryBank, Tower, TowerConfig, follow, twin_of
+from coterie.tcc.config import POSITIVE, EncoderConfig
+from coterie.tcc.losses import instance_info_nce, max_mahalanobis_centres
+from coterie.tcc.model import ContrastiveModel, EmbeddingNetwork, MemoryBank, as_momentum_copy, ema_update
+from coterie.validation import FRACTION, Constraints, Integer
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class MocoConfig(TowerConfig):
-    """Shape and variant of a MoCo model."""
+class MocoConfig(EncoderConfig):
+    """Configuration of a MoCo model."""
+
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+        "temperature": POSITIVE,
+        "assignment_temperature": POSITIVE,
+        "momentum": FRACTION,
+        "queue_size": Integer(0),
+    }
 
     temperature: float = 0.5
-    """Of the contrast of rows."""
-    sharpness: float = 0.1
-    """What cosines with prototypes are divided by before they become probabilities."""
+    """Temperature of InfoNCE."""
+    assignment_temperature: float = 0.1
+    """Softmax temperature of the assignment to the prototypes."""
     momentum: float = 0.99
-    """Share of itself that the twin keeps in a step; published is 0.999."""
-    memory: int = 2048
-    """Rows that are remembered."""
-    in_batch: bool = True
-    """Whether rows are told apart from those of their own batch too; published is only from remembered ones."""
-
-    def __post_init__(self) -> None:
-        self.check_tower()
-        self.check_room_for_prototypes()
-        self.check_above_zero("temperature", "sharpness")
-        self.check_at_least(memory=0)
-        self.check_share("momentum")
+    """Decay of the momentum encoder; published is 0.999."""
+    queue_size: int = 2048
+    """Past keys that serve as negatives."""
+    in_batch_negatives: bool = True
+    """Whether the other keys of the batch are negatives too; published is the queue only."""
 
 
 @final
 class MocoModel(ContrastiveModel):
-    """A tower, its twin, what the twin saw, and where clusters were put."""
+    """Encoder, momentum encoder, queue, and prototypes that are not trained."""
 
     Config: ClassVar[type[MocoConfig]] = MocoConfig
     config: MocoConfig
-    begins_at_places: ClassVar[bool] = True
+    kmeans_init: ClassVar[bool] = True
     prototypes: Float[Tensor, "K E"]
-    """Unit vectors in the middle of clusters; far apart until they are put there."""
+    """Unit vectors; equidistant until they are set."""
 
     def __init__(self, config: MocoConfig) -> None:
         super().__init__()
         self.config = config
-        self.online = Tower(config)
-        self.twin = twin_of(self.online, Tower(config))
-        self.instances = MemoryBank(config.memory, (config.width,))
-        self.register_buffer("prototypes", spread_centres(config.n_clusters, config.width))
-        self._new: list[Tensor] = []
+        self.online = EmbeddingNetwork(config)
+        self.momentum_encoder = as_momentum_copy(EmbeddingNetwork(config), self.online)
+        self.queue = MemoryBank(config.queue_size, (config.embedding_dim,))
+        self.register_buffer("prototypes", max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
+        self._new_keys: list[Tensor] = []
 
     @property
-    def tower(self) -> Tower:
-        """The one that learns."""
+    def network(self) -> EmbeddingNetwork:
+        """The encoder that is trained."""
         return self.online
 
-    def believed(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """By the angles of places with the prototypes."""
-        place: Tensor = self.tower(x)
-        return (place @ self.prototypes.mT / self.config.sharpness).softmax(dim=1)
+    def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
+        """Compute a softmax over the cosines with the prototypes."""
+        embedding: Tensor = self.network(x)
+        return (embedding @ self.prototypes.mT / self.config.assignment_temperature).softmax(dim=1)
 
-    def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
-        """Surprise at where the twin sees the other view."""
+    def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
+        """Compute the mean InfoNCE loss."""
         config = self.config
-        place: Tensor = self.online(batch.first)
+        query: Tensor = self.online(batch.first)
         with torch.no_grad():
-            known: Tensor = self.twin(batch.second)
-        surprise = told_apart(place, known, self.instances.held(), config.temperature, in_batch=config.in_batch)
-        self._new.append(known)
-        return Loss(surprise.mean())
+            key: Tensor = self.momentum_encoder(batch.second)
+        loss = instance_info_nce(
+            query, key, self.queue.contents(), config.temperature, in_batch_negatives=config.in_batch_negatives
+        )
+        self._new_keys.append(key)
+        return Loss(loss.mean())
 
     def after_step(self) -> None:
-        """Let the twin follow, and remember what it saw."""
-        follow(self.twin, self.online, self.config.momentum)
-        for known in self._new:
-            self.instances.add(known)
-        self._new.clear()
+        """Update the momentum encoder and the queue."""
+        ema_update(self.momentum_encoder, self.online, self.config.momentum)
+        for key in self._new_keys:
+            self.queue.enqueue(key)
+        self._new_keys.clear()
 
     @torch.no_grad()
-    def begin_at(self, centres: Float[Tensor, "K E"]) -> None:
-        """Put the prototypes where clusters of places are."""
+    def set_prototypes(self, centres: Float[Tensor, "K E"]) -> None:
+        """Set the prototypes to the given centres."""
         self.prototypes.copy_(normalize(centres, dim=1))
