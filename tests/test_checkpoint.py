@@ -1,4 +1,4 @@
-"""Model files: whole or refused."""
+"""Model files are loaded completely or raise an error."""
 
 import json
 import struct
@@ -21,8 +21,8 @@ def tensors() -> dict[str, Tensor]:
         "weights": torch.arange(12.0).view(3, 4),
         "flags": torch.tensor([True, False]),
         "count": torch.tensor(7),
-        "turned": torch.arange(6.0).view(2, 3).T,
-        "nothing": torch.zeros(0, 3),
+        "transposed": torch.arange(6.0).view(2, 3).T,
+        "empty": torch.zeros(0, 3),
     }
 
 
@@ -37,7 +37,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def rewrite_header(path: Path, **changes: str | None) -> None:
-    """Change entries of the file's metadata and nothing else."""
+    """Change entries of the file's metadata only."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
@@ -47,7 +47,7 @@ def rewrite_header(path: Path, **changes: str | None) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + length :])
 
 
-def test_what_was_saved_is_loaded(saved: Path) -> None:
+def test_load_returns_what_was_saved(saved: Path) -> None:
     loaded, card = load_checkpoint(saved)
     assert card == CARD
     assert loaded.keys() == tensors().keys()
@@ -56,7 +56,7 @@ def test_what_was_saved_is_loaded(saved: Path) -> None:
         assert torch.equal(loaded[name], tensor)
 
 
-def test_the_order_of_tensors_and_values_is_of_no_matter(tmp_path: Path) -> None:
+def test_the_order_of_tensors_and_values_does_not_change_the_file(tmp_path: Path) -> None:
     again = tmp_path / "again.safetensors"
     backwards: dict[str, Any] = dict(reversed(CARD.items()))
     save_checkpoint(again, dict(reversed(tensors().items())), backwards, force=False)
@@ -68,7 +68,7 @@ def test_the_order_of_tensors_and_values_is_of_no_matter(tmp_path: Path) -> None
     assert once_more.read_bytes() == again.read_bytes()
 
 
-def test_files_are_replaced_only_by_force(saved: Path) -> None:
+def test_existing_files_are_replaced_only_if_forced(saved: Path) -> None:
     before = saved.read_bytes()
     with pytest.raises(OutputError):
         save_checkpoint(saved, {}, {}, force=False)
@@ -78,14 +78,14 @@ def test_files_are_replaced_only_by_force(saved: Path) -> None:
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-def test_a_card_holds_json_values_only(tmp_path: Path) -> None:
+def test_cards_contain_json_values_only(tmp_path: Path) -> None:
     for value in (float("nan"), {1, 2}):
         with pytest.raises((ValueError, TypeError)):
             save_checkpoint(tmp_path / "model.safetensors", {}, {"value": value}, force=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_altered_tensor_is_noticed(saved: Path) -> None:
+def test_modified_tensors_raise_an_error(saved: Path) -> None:
     data = bytearray(saved.read_bytes())
     data[-1] ^= 1
     saved.write_bytes(data)
@@ -96,61 +96,55 @@ def test_an_altered_tensor_is_noticed(saved: Path) -> None:
 @pytest.mark.parametrize(
     "changes", [{"card": '{"method": "other"}'}, {"sha256": "0" * 64}, {"sha256": None}, {"card": None}]
 )
-def test_an_altered_header_is_noticed(saved: Path, changes: dict[str, str | None]) -> None:
+def test_modified_headers_raise_an_error(saved: Path, changes: dict[str, str | None]) -> None:
     rewrite_header(saved, **changes)
     with pytest.raises(WeightsError, match="checksum"):
         load_checkpoint(saved)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.3, 0.6, 0.99])
-def test_a_truncated_file_is_refused(saved: Path, share: float) -> None:
+@pytest.mark.parametrize("fraction", [0.0, 0.01, 0.3, 0.6, 0.99])
+def test_truncated_files_raise_an_error(saved: Path, fraction: float) -> None:
     data = saved.read_bytes()
-    saved.write_bytes(data[: int(share * len(data))])
-    with pytest.raises(WeightsError, match="damaged, cut short"):
+    saved.write_bytes(data[: int(fraction * len(data))])
+    with pytest.raises(WeightsError, match="damaged, truncated"):
         load_checkpoint(saved)
 
 
-def test_appended_bytes_are_refused(saved: Path) -> None:
+def test_appended_bytes_raise_an_error(saved: Path) -> None:
     saved.write_bytes(saved.read_bytes() + b"more")
     with pytest.raises(WeightsError):
         load_checkpoint(saved)
 
 
-def test_a_newer_version_is_refused(saved: Path) -> None:
+def test_newer_versions_raise_an_error(saved: Path) -> None:
     rewrite_header(saved, format_version="2")
     with pytest.raises(WeightsError, match=r"format version 2.*reads 1.*Install"):
         load_checkpoint(saved)
 
 
 @pytest.mark.parametrize("metadata", [None, {"format": "pt"}])
-def test_another_programs_file_is_refused(tmp_path: Path, metadata: dict[str, str] | None) -> None:
+def test_files_of_other_programs_raise_an_error(tmp_path: Path, metadata: dict[str, str] | None) -> None:
     path = tmp_path / "foreign.safetensors"
     save_file({"bf16": torch.ones(2, dtype=torch.bfloat16)}, path, metadata=metadata)
-    with pytest.raises(WeightsError, match="not one that Coterie wrote"):
+    with pytest.raises(WeightsError, match="Coterie did not write"):
         load_checkpoint(path)
 
 
-def test_a_pickle_is_refused_unread(tmp_path: Path) -> None:
-    path = tmp_path / "model.pt"
-    torch.save({"weights": torch.ones(2)}, path)
-    with pytest.raises(WeightsError, match="not a safetensors file"):
-        load_checkpoint(path)
+def test_pickles_and_text_raise_an_error(tmp_path: Path) -> None:
+    torch.save({"weights": torch.ones(2)}, tmp_path / "model.pt")
+    (tmp_path / "model.csv").write_text("a,b\n1,2\n" * 20)
+    for path in tmp_path.iterdir():
+        with pytest.raises(WeightsError, match="not a safetensors file"):
+            load_checkpoint(path)
 
 
-def test_text_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "model.safetensors"
-    path.write_text("a,b\n1,2\n" * 20)
-    with pytest.raises(WeightsError, match="not a safetensors file"):
-        load_checkpoint(path)
-
-
-def test_no_file_and_directories_are_refused(tmp_path: Path) -> None:
+def test_missing_files_and_folders_raise_an_error(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.safetensors"):
         with pytest.raises(WeightsError, match="no model file"):
             load_checkpoint(path)
 
 
-def test_estimators_refuse_files_of_other_methods(tmp_path: Path) -> None:
+def test_estimators_do_not_load_files_of_other_methods(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, {}, {"method": "dream"}, force=False)
     with pytest.raises(WeightsError, match="'dream', not 'clam'"):
@@ -159,7 +153,7 @@ def test_estimators_refuse_files_of_other_methods(tmp_path: Path) -> None:
         load(path)
 
 
-def test_estimators_refuse_files_that_lack_a_part(tmp_path: Path) -> None:
+def test_estimators_do_not_load_incomplete_files(tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, {}, {"method": "clam"}, force=False)
     for read in (ClAM.load, load):

@@ -1,4 +1,4 @@
-"""Odd tables: the answer is sound, or the refusal says why."""
+"""Unusual tables give a valid clustering, or an error that says why not."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,8 +32,8 @@ def two_groups(columns: int = 3) -> tuple[Floats, npt.NDArray[np.int64]]:
     return noise(50, columns) * 0.5 + 8.0 * truth[:, None], truth
 
 
-def assert_sound(model: ClAM, X: Any, rows: int) -> None:
-    """Everything that a user may read is a number, and labels agree with each other."""
+def assert_valid(model: ClAM, X: Any, rows: int) -> None:
+    """Check that all results are finite and that labels, predictions and probabilities agree."""
     assert model.labels_.shape == (rows,)
     assert set(model.labels_.tolist()) == set(range(model.n_clusters_))
     np.testing.assert_array_equal(model.predict(X), model.labels_)
@@ -51,7 +51,7 @@ def assert_sound(model: ClAM, X: Any, rows: int) -> None:
 def test_one_point(n_clusters: Any, metric: str) -> None:
     X = np.array([[3.0, 4.0]])
     model = quick(n_clusters, metric=metric).fit(X)
-    assert_sound(model, X, 1)
+    assert_valid(model, X, 1)
     assert model.n_clusters_ == 1
 
 
@@ -59,7 +59,7 @@ def test_one_point(n_clusters: Any, metric: str) -> None:
 def test_two_points(n_clusters: Any, found: int) -> None:
     X = np.array([[3.0, 4.0], [5.0, 1.0]])
     model = quick(n_clusters).fit(X)
-    assert_sound(model, X, 2)
+    assert_valid(model, X, 2)
     assert model.n_clusters_ == found
 
 
@@ -68,7 +68,7 @@ def test_two_points(n_clusters: Any, found: int) -> None:
 def test_all_points_equal(n_clusters: Any, metric: str) -> None:
     X = np.full((12, 3), 7.0)
     model = quick(n_clusters, metric=metric).fit(X)
-    assert_sound(model, X, 12)
+    assert_valid(model, X, 12)
     assert model.n_clusters_ == 1
     assert len(np.unique(model.labels_)) == 1
 
@@ -76,47 +76,47 @@ def test_all_points_equal(n_clusters: Any, metric: str) -> None:
 def test_one_column() -> None:
     X, truth = two_groups(1)
     model = quick().fit(X)
-    assert_sound(model, X, 50)
+    assert_valid(model, X, 50)
     np.testing.assert_array_equal(model.labels_, truth)
 
 
-def test_as_many_clusters_as_points() -> None:
+def test_one_cluster_per_point() -> None:
     X = noise(8, 3)
     model = quick(8).fit(X)
-    assert_sound(model, X, 8)
+    assert_valid(model, X, 8)
     assert sorted(model.labels_.tolist()) == list(range(8))
 
 
 def test_more_clusters_than_points() -> None:
-    with pytest.raises(InputError, match="n_samples=8 should be >= n_clusters=9"):
+    with pytest.raises(InputError, match="n_clusters=9 is more than n_samples=8"):
         quick(9).fit(noise(8, 3))
 
 
 def test_more_clusters_than_distinct_rows() -> None:
     X = np.repeat(noise(3, 2) * 5, 10, axis=0)
     model = quick(6).fit(X)
-    assert_sound(model, X, 30)
+    assert_valid(model, X, 30)
     assert model.n_clusters_ <= 3
     assert any("own no row" in note for note in model.notes_)
     assert adjusted_rand_score(np.repeat(range(3), 10), model.labels_) > 0.5
 
 
-def test_nothing_is_known_but_one_value() -> None:
+def test_a_single_value_is_not_missing() -> None:
     X = np.full((6, 3), np.nan)
     X[2, 1] = 4.0
-    assert_sound(quick().fit(X), X, 6)
+    assert_valid(quick().fit(X), X, 6)
 
 
-def test_nothing_is_known() -> None:
-    with pytest.raises(InputError, match="every value of every column is missing"):
+def test_all_values_are_missing() -> None:
+    with pytest.raises(InputError, match="Every value of every column is missing"):
         quick().fit(np.full((6, 3), np.nan))
 
 
-def test_missing_values_do_not_hide_groups() -> None:
+def test_groups_are_found_despite_missing_values() -> None:
     X, truth = two_groups(6)
     X[noise(50, 6, seed=1) > 1.2] = np.nan
     model = quick().fit(X)
-    assert_sound(model, X, 50)
+    assert_valid(model, X, 50)
     assert adjusted_rand_score(truth, model.labels_) > 0.9
     assert np.isfinite(model.predict_proba(np.full((1, 6), np.nan))).all()
 
@@ -126,39 +126,38 @@ def test_missing_values_do_not_hide_groups() -> None:
 def test_huge_and_tiny_values(size: float, scaling: str) -> None:
     X, truth = two_groups()
     model = quick(scaling=scaling).fit(X * size)
-    assert_sound(model, X * size, 50)
+    assert_valid(model, X * size, 50)
     np.testing.assert_array_equal(model.labels_, truth)
 
 
 @pytest.mark.parametrize("scaling", ["robust", "standard"])
-def test_one_huge_value_among_others(scaling: str) -> None:
+def test_a_single_huge_value(scaling: str) -> None:
     X, _ = two_groups()
     X[0, 0] = 1e300
     model = quick(scaling=scaling, min_cluster_size=5).fit(X)
-    assert_sound(model, X, 50)
+    assert_valid(model, X, 50)
     assert np.isfinite(model.predict_proba(np.array([[-1e300, 1e300, 0.0]]))).all()
 
 
-def test_huge_values_cannot_go_unscaled() -> None:
-    with pytest.raises(InputError, match=r"1e\+300.*'robust'"):
-        quick(scaling="none").fit(np.array([[1e300, 1.0], [2.0, 3.0]]))
-
-
-def test_unscaled_values_whose_squares_overflow_are_refused() -> None:
-    with pytest.raises(InputError, match="cannot be used unscaled"):
-        quick(scaling="none").fit(two_groups()[0] * 1e25)
+def test_unscaled_values_whose_squares_overflow_raise_an_error() -> None:
+    for X, message in (
+        (np.array([[1e300, 1.0], [2.0, 3.0]]), r"1e\+300.*'robust'"),
+        (two_groups()[0] * 1e25, "cannot be used unscaled"),
+    ):
+        with pytest.raises(InputError, match=message):
+            quick(scaling="none").fit(X)
 
 
 def test_large_unscaled_values() -> None:
     X, truth = two_groups()
     model = quick(scaling="none").fit(X * 1e10)
-    assert_sound(model, X * 1e10, 50)
+    assert_valid(model, X * 1e10, 50)
     np.testing.assert_array_equal(model.labels_, truth)
 
 
 @pytest.mark.parametrize("offset", [0.0, 2000.0, 1e5])
 def test_unscaled_values_far_from_zero(offset: float) -> None:
-    """Years, for one: distances must not drown in the squares of the values."""
+    """Such as years: the squares of the values must not swamp the distances."""
     X, truth = two_groups()
     model = quick(scaling="none", n_restarts=4).fit(X / 8 + offset)
     np.testing.assert_array_equal(model.labels_, truth)
@@ -168,7 +167,7 @@ def test_infinite_values_count_as_missing() -> None:
     X, truth = two_groups()
     X[3, 0], X[40, 1] = np.inf, -np.inf
     model = quick().fit(X)
-    assert_sound(model, X, 50)
+    assert_valid(model, X, 50)
     np.testing.assert_array_equal(model.labels_, truth)
 
 
@@ -177,17 +176,17 @@ def test_many_more_columns_than_rows(metric: str) -> None:
     truth = np.repeat([0, 1], [12, 8])
     X = noise(20, 800) + 3.0 * np.outer(2 * truth - 1, noise(800, seed=1))
     model = quick(metric=metric, epochs=8).fit(X)
-    assert_sound(model, X, 20)
-    if metric != "mahalanobis":  # which takes most of the distance between the groups away
+    assert_valid(model, X, 20)
+    if metric != "mahalanobis":  # which removes most of the distance between the groups
         np.testing.assert_array_equal(model.labels_, truth)
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_constant_columns_change_nothing(metric: str) -> None:
+def test_constant_columns_do_not_change_the_result(metric: str) -> None:
     X, _ = two_groups()
     padded = np.column_stack([np.full(50, 3.0), X, np.zeros(50)])
     model = quick(metric=metric).fit(padded)
-    assert_sound(model, padded, 50)
+    assert_valid(model, padded, 50)
     np.testing.assert_array_equal(model.labels_, quick(metric=metric).fit(X).labels_)
     assert len(model.table_.features) == 3
 
@@ -197,18 +196,18 @@ def test_constant_columns_change_nothing(metric: str) -> None:
 def test_rows_of_zeros(scaling: str, metric: str) -> None:
     X, _ = two_groups()
     X[:5] = 0.0
-    assert_sound(quick(scaling=scaling, metric=metric).fit(X), X, 50)
+    assert_valid(quick(scaling=scaling, metric=metric).fit(X), X, 50)
 
 
-def test_texts_are_categories() -> None:
+def test_strings_are_categories() -> None:
     X = np.array([["red", "small"], ["red", "small"], ["blue", "large"], ["blue", "large"]] * 8, dtype=object)
     model = quick().fit(X)
-    assert_sound(model, X, 32)
+    assert_valid(model, X, 32)
     np.testing.assert_array_equal(model.labels_ == model.labels_[0], X[:, 0] == "red")
     assert np.isfinite(model.predict_proba(np.array([["green", None]], dtype=object))).all()
 
 
-def test_numbers_texts_truths_and_dates_together() -> None:
+def test_numbers_strings_booleans_and_dates_together() -> None:
     X, truth = two_groups()
     frame = pd.DataFrame(X, columns=list("abc"))
     frame["kind"] = np.where(truth == 0, "x", "y")
@@ -216,12 +215,12 @@ def test_numbers_texts_truths_and_dates_together() -> None:
     frame["when"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(truth * 100, unit="D")
     frame.loc[3, ["a", "kind", "when"]] = None
     model = quick().fit(frame)
-    assert_sound(model, frame, 50)
+    assert_valid(model, frame, 50)
     np.testing.assert_array_equal(model.labels_, truth)
 
 
 @pytest.mark.parametrize("X", [np.empty((0, 3)), np.empty((3, 0)), [], [[]], pd.DataFrame(), pl.DataFrame()], ids=str)
-def test_nothing_is_refused(X: Any) -> None:
+def test_empty_tables_raise_an_error(X: Any) -> None:
     with pytest.raises(InputError, match=r"0 (sample|feature)|1D array"):
         quick().fit(X)
 
@@ -229,7 +228,7 @@ def test_nothing_is_refused(X: Any) -> None:
 @pytest.mark.parametrize(
     "X", ["table.csv", 3.0, None, [1.0, 2.0], np.zeros((2, 2, 2, 2, 2)), np.ones((2, 2)) * 1j], ids=str
 )
-def test_what_is_no_table_is_refused(X: Any) -> None:
+def test_inputs_that_are_no_table_raise_an_error(X: Any) -> None:
     with pytest.raises(InputError):
         quick().fit(X)
 
@@ -254,7 +253,7 @@ def as_frame(make: Callable[..., Any]) -> Callable[[Floats], Any]:
     ],
     ids=["pandas", "polars", "pyarrow", "torch", "torch in a graph", "list", "fortran", "strided", "object", "masked"],
 )
-def test_every_kind_of_table_gives_the_same_labels(convert: Callable[[Floats], Any]) -> None:
+def test_all_types_of_tables_give_the_same_labels(convert: Callable[[Floats], Any]) -> None:
     X, _ = two_groups()
     X[4, 1] = np.nan
     expected, converted = quick(3).fit(X), convert(X)
@@ -264,7 +263,7 @@ def test_every_kind_of_table_gives_the_same_labels(convert: Callable[[Floats], A
     np.testing.assert_array_equal(model.predict(converted), expected.labels_)
 
 
-def test_columns_of_a_frame_are_known_by_name() -> None:
+def test_columns_of_a_frame_are_matched_by_name() -> None:
     X, _ = two_groups()
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
     model = quick().fit(frame)
@@ -273,14 +272,14 @@ def test_columns_of_a_frame_are_known_by_name() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float16", "float32", "bool"])
-def test_every_type_of_number(dtype: str) -> None:
+def test_all_types_of_numbers(dtype: str) -> None:
     X = (two_groups()[0] > 4).astype(dtype) if dtype == "bool" else two_groups()[0].round().clip(0).astype(dtype)
     model = quick().fit(X)
-    assert_sound(model, X, 50)
+    assert_valid(model, X, 50)
     np.testing.assert_array_equal(model.labels_, two_groups()[1])
 
 
-def test_the_input_is_left_as_it_was() -> None:
+def test_the_input_is_not_modified() -> None:
     X, _ = two_groups()
     X.flags.writeable = False
     before = X.copy()

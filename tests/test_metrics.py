@@ -1,4 +1,4 @@
-"""Scores, against scikit-learn and hand-made tables."""
+"""Scores, compared with scikit-learn and with values computed by hand."""
 
 import numpy as np
 import numpy.typing as npt
@@ -21,27 +21,21 @@ def expected(x: npt.NDArray[np.float64], labels: npt.NDArray[np.int64]) -> float
 
 
 @given(st.integers(0, 10_000), st.integers(3, 40), st.integers(1, 8), st.integers(1, 4))
-def test_silhouettes_are_scikit_learns(seed: int, count: int, clusters: int, runs: int) -> None:
-    """Random labels, so clusters of one row and labels that no row has occur."""
+def test_silhouettes_equal_those_of_scikit_learn(seed: int, count: int, clusters: int, runs: int) -> None:
+    """Random labels include clusters of one row and unused labels."""
     x = rows(count, seed=seed)
     labels = np.random.default_rng(seed + 1).integers(clusters, size=(runs, count))
     np.testing.assert_allclose(silhouettes(x, labels), [expected(x, run) for run in labels], atol=1e-5)
 
 
-def test_silhouettes_of_partitions_with_unlike_numbers_of_clusters() -> None:
-    x = rows(60)
-    labels = np.stack([np.arange(60) % k for k in (2, 3, 7, 30)])
-    np.testing.assert_allclose(silhouettes(x, labels), [expected(x, run) for run in labels], atol=1e-5)
-
-
-def test_labels_that_no_row_has_count_for_nothing() -> None:
+def test_unused_labels_are_ignored() -> None:
     x = rows(20)
     labels = np.arange(20) % 2
     np.testing.assert_allclose(silhouettes(x, labels[None] * 6 + 1), silhouettes(x, labels[None]), rtol=1e-5)
 
 
 @pytest.mark.parametrize("cells", [1, 100, 1000, 7000])
-def test_chunks_change_nothing(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_size_does_not_change_silhouettes(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows(83)
     labels = np.random.default_rng(1).integers(4, size=(3, 83))
     whole = silhouettes(x, labels)
@@ -49,28 +43,19 @@ def test_chunks_change_nothing(cells: int, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_allclose(silhouettes(x, labels), whole, rtol=1e-6)
 
 
-@pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 1, 2, 3], [2, 2, 2, 2]])
-def test_one_cluster_or_a_cluster_for_each_row_is_the_worst(labels: list[int]) -> None:
-    assert silhouettes(rows(4), np.array([labels])).tolist() == [-1.0]
+@pytest.mark.parametrize("labels", [[0, 0, 0, 0], [0, 1, 2, 3], [2, 2, 2, 2], [0]])
+def test_one_cluster_or_one_cluster_per_row_scores_minus_one(labels: list[int]) -> None:
+    assert silhouettes(rows(len(labels)), np.array([labels])).tolist() == [-1.0]
 
 
-def test_a_single_row_has_the_worst_silhouette() -> None:
-    assert silhouettes(rows(1), np.zeros((1, 1), dtype=int)).tolist() == [-1.0]
-
-
-def test_equal_rows_have_no_silhouette() -> None:
+def test_equal_rows_have_a_silhouette_of_zero() -> None:
     assert silhouettes(np.ones((6, 2)), np.array([[0, 0, 0, 1, 1, 1]])).tolist() == [0.0]
 
 
-def test_far_from_the_origin_silhouettes_stay_exact() -> None:
+def test_silhouettes_far_from_the_origin_and_in_float32_are_accurate() -> None:
     x = rows(50)
     labels = (x[:, 0] > 0).astype(int)[None]
     np.testing.assert_allclose(silhouettes(x + 1e6, labels), silhouettes(x, labels), atol=1e-4)
-
-
-def test_silhouettes_take_float32() -> None:
-    x = rows(50)
-    labels = (x[:, 0] > 0).astype(int)[None]
     np.testing.assert_allclose(silhouettes(x.astype(np.float32), labels), silhouettes(x, labels), atol=1e-5)
 
 
@@ -90,7 +75,7 @@ def test_matched_accuracy(truth: list[object], labels: list[int], accuracy: floa
 
 
 @given(st.integers(0, 10_000))
-def test_scores_do_not_depend_on_the_names_of_clusters(seed: int) -> None:
+def test_scores_do_not_depend_on_the_order_of_labels(seed: int) -> None:
     rng = np.random.default_rng(seed)
     truth, labels = rng.integers(4, size=(2, 30))
     renamed = rng.permutation(9)[labels]
@@ -100,7 +85,7 @@ def test_scores_do_not_depend_on_the_names_of_clusters(seed: int) -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_information_is_shared_over_either_mean(seed: int) -> None:
+def test_nmi_equals_that_of_scikit_learn_for_the_geometric_mean(seed: int) -> None:
     rng = np.random.default_rng(seed)
     truth, labels = rng.integers(2, size=40), rng.integers(6, size=40)
     geometric = normalized_mutual_information(truth, labels, mean="geometric")
@@ -109,9 +94,9 @@ def test_information_is_shared_over_either_mean(seed: int) -> None:
     assert geometric >= normalized_mutual_information(truth, labels) - 1e-12
 
 
-def test_means_of_entropies_differ_where_entropies_do() -> None:
+def test_nmi_with_either_mean_equals_a_computation_by_hand() -> None:
     halves, quarters = np.arange(8) // 4, np.arange(8) // 2
-    # One bit is shared, of one and of two.
+    # The mutual information is one bit; the entropies are one and two bits.
     assert normalized_mutual_information(halves, quarters) == pytest.approx(2 / 3)
     assert normalized_mutual_information(halves, quarters, mean="geometric") == pytest.approx(2**-0.5)
     for mean in ("arithmetic", "geometric"):
@@ -119,6 +104,6 @@ def test_means_of_entropies_differ_where_entropies_do() -> None:
 
 
 @given(st.integers(0, 10_000))
-def test_matched_accuracy_is_at_least_the_plain_one(seed: int) -> None:
+def test_matched_accuracy_is_at_least_the_accuracy_without_matching(seed: int) -> None:
     truth, labels = np.random.default_rng(seed).integers(3, size=(2, 20))
     assert (truth == labels).mean() - 1e-12 <= matched_accuracy(truth, labels) <= 1.0

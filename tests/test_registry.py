@@ -1,4 +1,4 @@
-"""Weights that ship: found by name, unaltered, and never changed afterwards."""
+"""Weights that ship: loaded by name, verified, and never changed."""
 
 import tomllib
 from pathlib import Path
@@ -12,7 +12,7 @@ from coterie.errors import WeightsError
 from coterie.judged.judge import JudgeModel
 from coterie.pretrained import registry
 from coterie.pretrained.registry import load_pretrained, pretrained_card, pretrained_names, read_index
-from coterie.recipes import recipe_from
+from coterie.recipes import parse_recipe, read_recipe
 from recipes.register import index_text, main, register
 from tests.conftest import MODELS
 
@@ -28,7 +28,7 @@ def checkpoint(folder: Path, name: str = "toy-blobs-v1", value: float = 1.0, met
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty folder, with a package of two registered names beside it."""
+    """Register two names in a temporary package, and work in an empty folder beside it."""
     package, elsewhere = tmp_path / "package", tmp_path / "elsewhere"
     package.mkdir()
     elsewhere.mkdir()
@@ -41,7 +41,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("package")
-def test_names_lead_to_weights() -> None:
+def test_weights_are_loaded_by_name() -> None:
     tensors, card = load_pretrained("toy-blobs-v1")
     assert torch.equal(tensors["weight"], torch.ones(2))
     assert card == pretrained_card("toy-blobs-v1")
@@ -52,11 +52,11 @@ def test_names_lead_to_weights() -> None:
 def test_names_are_listed_by_method() -> None:
     assert pretrained_names() == ["toy-blobs-v1", "toy-rings-v2"]
     assert pretrained_names("other") == ["toy-rings-v2"]
-    assert pretrained_names("none of them") == []
+    assert pretrained_names("unknown") == []
 
 
 @pytest.mark.usefixtures("package")
-def test_paths_lead_to_files() -> None:
+def test_files_are_loaded_by_path() -> None:
     path = checkpoint(Path(), "mine", 3.0)
     for given in ("mine.safetensors", "./mine.safetensors", str(path.resolve()), path):
         assert float(load_pretrained(given)[0]["weight"][0]) == 3.0
@@ -65,7 +65,7 @@ def test_paths_lead_to_files() -> None:
 
 
 @pytest.mark.usefixtures("package")
-def test_a_registered_name_comes_before_a_file_of_that_name() -> None:
+def test_registered_names_take_precedence_over_files() -> None:
     checkpoint(Path(), "mine", 3.0).rename("toy-blobs-v1")
     assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
     assert float(load_pretrained("./toy-blobs-v1")[0]["weight"][0]) == 3.0
@@ -74,40 +74,40 @@ def test_a_registered_name_comes_before_a_file_of_that_name() -> None:
 
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("path", ["absent.safetensors", "folder/absent", "./absent", "toy-blobs-v1.safetensors"])
-def test_missing_paths_are_not_taken_for_names(path: str) -> None:
+def test_missing_files_raise_an_error(path: str) -> None:
     with pytest.raises(WeightsError, match="There is no model file"):
         load_pretrained(path)
 
 
 @pytest.mark.usefixtures("package")
 @pytest.mark.parametrize("load", [load_pretrained, pretrained_card])
-def test_unknown_names_are_refused_with_those_that_exist(load: Any) -> None:
-    with pytest.raises(WeightsError, match=r"called 'toy-blob-v1'\. Did you mean 'toy-blobs-v1'\? Known are: 'toy-b"):
+def test_unknown_names_raise_an_error_that_lists_the_known_ones(load: Any) -> None:
+    with pytest.raises(WeightsError, match=r"called 'toy-blob-v1'\. Did you mean 'toy-blobs-v1'\? Available: 'toy-b"):
         load("toy-blob-v1")
-    with pytest.raises(WeightsError, match=r"called 'zebra'\. Known are: 'toy-blobs-v1', 'toy-rings-v2'\."):
+    with pytest.raises(WeightsError, match=r"called 'zebra'\. Available: 'toy-blobs-v1', 'toy-rings-v2'\."):
         load("zebra")
 
 
-def test_weights_that_were_altered_are_refused(package: Path, tmp_path: Path) -> None:
-    other = checkpoint(tmp_path, value=4.0)  # whole in itself, but not what was registered
-    other.replace(package / "weights" / "toy-blobs-v1.safetensors")
+def test_modified_weights_raise_an_error(package: Path, tmp_path: Path) -> None:
+    other = checkpoint(tmp_path, value=4.0)  # intact, but not the registered file
+    other.replace(package / "toy-blobs-v1.safetensors")
     for load in (load_pretrained, pretrained_card):
-        with pytest.raises(WeightsError, match=r"'toy-blobs-v1' were altered: .*Install Coterie again"):
+        with pytest.raises(WeightsError, match=r"'toy-blobs-v1' were modified: .*Install Coterie again"):
             load("toy-blobs-v1")
 
 
-def test_weights_that_are_missing_are_refused(package: Path) -> None:
-    (package / "weights" / "toy-blobs-v1.safetensors").unlink()
-    with pytest.raises(WeightsError, match=r"missing\. Install Coterie again"):
+def test_missing_weights_raise_an_error(package: Path) -> None:
+    (package / "toy-blobs-v1.safetensors").unlink()
+    with pytest.raises(WeightsError, match=r"is missing\. Install Coterie again"):
         load_pretrained("toy-blobs-v1")
 
 
-def test_index_is_sorted_and_whole(package: Path) -> None:
+def test_the_index_is_sorted_and_complete(package: Path) -> None:
     text = (package / "pretrained.toml").read_text(encoding="utf-8")
     assert list(tomllib.loads(text)) == ["toy-blobs-v1", "toy-rings-v2"]
     assert index_text(read_index(package)) == text
     assert sorted(path.name for path in package.rglob("*")) == [
-        "pretrained.toml", "toy-blobs-v1.safetensors", "toy-rings-v2.safetensors", "weights",
+        "pretrained.toml", "toy-blobs-v1.safetensors", "toy-rings-v2.safetensors",
     ]  # fmt: skip
 
 
@@ -117,44 +117,44 @@ def test_registering_again_changes_nothing(package: Path, tmp_path: Path) -> Non
     assert (package / "pretrained.toml").read_bytes() == before
 
 
-def test_a_name_never_changes_what_it_stands_for(package: Path, tmp_path: Path) -> None:
+def test_registered_weights_cannot_be_replaced(package: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"'toy-blobs-v1' stands for other weights already.*next version"):
         register(checkpoint(tmp_path, value=2.0), package)
     assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
 
 
 @pytest.mark.parametrize("name", ["toy", "Toy-v1", "toy-v0", "toy_v1", "../toy-v1", "toy-v1.2"])
-def test_names_have_a_version(package: Path, tmp_path: Path, name: str) -> None:
+def test_names_must_have_a_version(package: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(WeightsError, match=r"called like 'dac-mog2d-v1'; got"):
         register(checkpoint(tmp_path, name), package)
 
 
-def test_a_card_has_all_that_the_index_needs(package: Path, tmp_path: Path) -> None:
+def test_cards_must_have_everything_that_the_index_needs(package: Path, tmp_path: Path) -> None:
     path = tmp_path / "model.safetensors"
     save_checkpoint(path, {}, {"name": "toy-v1", "method": "dac"}, force=False)
     with pytest.raises(WeightsError, match="has no summary, recipe"):
         register(path, package)
 
 
-def test_the_script_tells_what_went_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_script_prints_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["absent.safetensors"]) == 2
     assert "There is no model file 'absent.safetensors'" in capsys.readouterr().err
 
 
-def test_the_index_that_ships_is_as_the_script_writes_it() -> None:
+def test_the_shipped_index_is_up_to_date() -> None:
     text = (registry.PACKAGE / registry.INDEX).read_text(encoding="utf-8")
     assert text == index_text(read_index(registry.PACKAGE))
-    shipped = {path.name for path in (registry.PACKAGE).glob("*.safetensors")}
+    shipped = {path.name for path in registry.PACKAGE.glob("*.safetensors")}
     assert shipped == {entry.file for entry in read_index(registry.PACKAGE).values()}
 
 
-def test_what_ships_is_whole_and_has_its_recipe() -> None:
-    recipes = [tomllib.loads(path.read_text(encoding="utf-8")) for path in sorted(_RECIPES.glob("*.toml"))]
+def test_shipped_weights_load_and_have_a_recipe() -> None:
+    recipes = [read_recipe(path) for path in sorted(_RECIPES.glob("*.toml")) if not path.stem.startswith("tcc-")]
     for name, entry in read_index(registry.PACKAGE).items():
         tensors, card = load_pretrained(name)
         assert (card["name"], card["method"], card["summary"]) == (name, entry.method, entry.summary)
-        assert card["recipe"] in recipes, f"no file among recipes/ makes {name}"
-        recipe = recipe_from(card["recipe"])
+        assert parse_recipe(card["recipe"]) in recipes, f"no file in recipes/ trains {name}"
+        recipe = parse_recipe(card["recipe"])
         kind = JudgeModel if card["method"] == "judge" else MODELS[card["method"]]
         kind(recipe.model).load_state_dict(tensors)
         assert load_checkpoint(registry.PACKAGE / entry.file)[1] == card

@@ -1,4 +1,4 @@
-"""One safetensors file per model, with a JSON card in its header. No pickle anywhere."""
+"""Model files: one safetensors file with the tensors and, in its header, a JSON card. No pickle is involved."""
 
 import hashlib
 import json
@@ -19,16 +19,16 @@ FORMAT_VERSION = 1
 
 
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], card: Mapping[str, Any], *, force: bool) -> None:
-    """Write tensors and card as one file, atomically.
+    """Write tensors and a card as one file, atomically.
 
     Parameters
     ----------
     path : str or Path
-        Where to.
+        File to write.
     tensors : mapping of str to Tensor
-        The weights.
+        The weights, by name.
     card : mapping
-        Everything else that the model needs, JSON values only.
+        Everything else that the model needs, as JSON values.
     force : bool
         Whether an existing file may be replaced.
     """
@@ -40,16 +40,16 @@ def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], card: Mappi
         "card": text,
         "sha256": _digest(tensors, text),
     }
-    write_atomically(path, _in_order(save(tensors, metadata=header)), force=force)
+    write_atomically(path, _sort_metadata(save(tensors, metadata=header)), force=force)
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file that ``save_checkpoint`` wrote, and check that it is whole and unaltered.
+    """Read a file that ``save_checkpoint`` wrote, and verify its checksum.
 
     Raises
     ------
     WeightsError
-        If the file is absent, truncated, altered, of another program, or of a newer version.
+        If the file is missing, truncated, modified, of another program, or of a newer version.
     """
     path = Path(path)
     if not path.is_file():
@@ -60,32 +60,32 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
     except (SafetensorError, OSError, ValueError) as error:
         raise WeightsError(
-            f"{str(path)!r} cannot be read as a model ({error}): it is damaged, cut short, or not a safetensors file. "
+            f"{str(path)!r} cannot be read as a model ({error}): it is damaged, truncated, or not a safetensors file. "
             "Save the model again."
         ) from error
     if header.get("format") != FORMAT:
         raise WeightsError(
-            f"{str(path)!r} is a safetensors file, but not one that Coterie wrote. Load it with the program it is from."
+            f"{str(path)!r} is a safetensors file that Coterie did not write. Load it with the program that wrote it."
         )
     if header.get("format_version") != str(FORMAT_VERSION):
         raise WeightsError(
-            f"{str(path)!r} has format version {header.get('format_version')}, and this version of Coterie reads "
+            f"{str(path)!r} has format version {header.get('format_version')}, but this version of Coterie reads "
             f"{FORMAT_VERSION}. Install the version of Coterie that wrote it."
         )
     text = header.get("card", "")
     if _digest(tensors, text) != header.get("sha256"):
-        raise WeightsError(f"{str(path)!r} was altered after it was saved: its checksum does not match. Save it again.")
+        raise WeightsError(f"{str(path)!r} was modified after saving: its checksum does not match. Save it again.")
     card: dict[str, Any] = json.loads(text)
     return tensors, card
 
 
-def _in_order(data: bytes) -> bytes:
-    """The same file with its metadata sorted, so that equal models are equal bytes: the library shuffles it."""
+def _sort_metadata(data: bytes) -> bytes:
+    """Sort the metadata, which safetensors writes in random order, so that equal models give equal bytes."""
     end = 8 + struct.unpack("<Q", data[:8])[0]
     header = json.loads(data[8:end])
     header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
     text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # tensors begin at a multiple of 8
+    text += b" " * (-len(text) % 8)  # tensors start at a multiple of 8
     return struct.pack("<Q", len(text)) + text + data[end:]
 
 

@@ -1,14 +1,14 @@
-"""Frozen dataclasses to and from plain dictionaries; unknown keys and values of the wrong kind are refused."""
+"""Frozen dataclasses from dictionaries and TOML files, and back; unknown settings and wrong types raise an error."""
 
-import math
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Literal, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, Union, final, get_args, get_origin, get_type_hints
 
 from coterie.errors import ConfigError, InputError
+from coterie.validation import BOOLEAN, NONE, Choice, Constraint, InstanceOf, Integer, Number, check_parameter
 
 
 class _DataclassInstance(Protocol):
@@ -18,37 +18,37 @@ class _DataclassInstance(Protocol):
 Config = TypeVar("Config", bound=_DataclassInstance)
 Made = TypeVar("Made")
 
-_KINDS: dict[Any, str] = {
-    int: "a whole number",
-    float: "a finite number",
-    str: "a text",
-    bool: "true or false",
-    NoneType: "nothing",
-    dict: "a table of settings",
+_CONSTRAINTS: dict[Any, Constraint] = {
+    int: Integer(),
+    float: Number(),
+    str: InstanceOf(str, "a string"),
+    bool: BOOLEAN,
+    NoneType: NONE,
+    dict: InstanceOf(dict, "a table of settings"),
 }
 
 
 def to_dict(config: _DataclassInstance) -> dict[str, Any]:
-    """Plain values of a configuration, ready for JSON."""
+    """Return the values of a configuration, ready for JSON."""
     return asdict(config)
 
 
 def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    """Build a configuration; every key must be known, every required one present, and every value of its kind.
+    """Build a configuration; every key must be known, every required one present, and every value of its type.
 
     Parameters
     ----------
     kind : type
-        The frozen dataclass to build.
+        The frozen dataclass. Its ``RENAMED``, if any, maps former names of settings to the present ones.
     values : mapping
-        Its values, as ``to_dict`` gives them. A whole number may stand for any number, and a list for a tuple.
+        Its values, as ``to_dict`` returns them. Integers are accepted as floats, and lists as tuples.
 
     Raises
     ------
     ConfigError
-        If a key is unknown or missing, or a value is of another kind than its field is annotated with.
+        If a key is unknown or missing, or a value does not match the annotation of its field.
     """
-    renamed: Mapping[str, str] = getattr(kind, "RENAMED", {})  # former names, which files of earlier versions have
+    renamed: Mapping[str, str] = getattr(kind, "RENAMED", {})  # files of earlier versions have former names
     values = {renamed.get(name, name): value for name, value in values.items()}
     known = {field.name: field for field in fields(kind)}
     unknown = sorted(set(values) - set(known))
@@ -63,27 +63,26 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
     ]
     if missing:
         raise ConfigError(f"{kind.__name__} lacks the setting {', '.join(map(repr, missing))}.")
-    wanted = get_type_hints(kind)
+    hints = get_type_hints(kind)
     for name, value in values.items():
-        if not _is_of_kind(value, wanted[name]):
-            raise ConfigError(f"{kind.__name__} cannot have {name} = {value!r}; give it {_in_words(wanted[name])}.")
-    return kind(**{name: _frozen(value) for name, value in values.items()})
+        check_parameter(f"{kind.__name__}.{name}", value, _constraints(hints[name]), ConfigError)
+    return kind(**{name: _to_tuples(value) for name, value in values.items()})
 
 
 def from_recipe(path: str | Path, make: Callable[[Mapping[str, Any]], Made]) -> Made:
-    """Make what a recipe file describes of the content of the file.
+    """Read a recipe and build the object that it describes.
 
     Parameters
     ----------
     path : str or Path
         A TOML file.
     make : callable
-        From the content to what is made of it; its refusals are told with the name of the file.
+        Builds the object from the content of the file; its errors are raised with the name of the file.
 
     Raises
     ------
     InputError
-        If there is no such file, if it is not TOML, or if its content is refused.
+        If there is no such file, it is not TOML, or its content is invalid.
     """
     path = Path(path)
     if not path.is_file():
@@ -96,45 +95,40 @@ def from_recipe(path: str | Path, make: Callable[[Mapping[str, Any]], Made]) -> 
         raise ConfigError(f"Recipe {str(path)!r}: {error}") from error
 
 
-def _is_of_kind(value: Any, hint: Any) -> bool:
-    """Whether a plain value may become that of a field with such an annotation; kinds that are not plain pass."""
+@final
+@dataclass(frozen=True, slots=True)
+class _ListOf:
+    """A list with one item per constraint, or with any number of items that satisfy the only one."""
+
+    items: tuple[tuple[Constraint, ...], ...]
+    any_length: bool
+
+    def accepts(self, value: Any) -> bool:
+        if not isinstance(value, list | tuple) or not (self.any_length or len(value) == len(self.items)):
+            return False
+        wanted = self.items * len(value) if self.any_length else self.items
+        return all(any(c.accepts(item) for c in each) for item, each in zip(value, wanted, strict=True))
+
+    def __str__(self) -> str:
+        items = [" or ".join(map(str, each)) for each in self.items]
+        return f"a list, each item {items[0]}" if self.any_length else f"a list of {len(items)} ({', '.join(items)})"
+
+
+def _constraints(hint: Any) -> tuple[Constraint, ...]:
+    """Return what an annotation allows; annotations without a plain type allow anything."""
     parts = get_args(hint)
     match get_origin(hint) or hint:
         case origin if origin in (Union, UnionType):
-            return any(_is_of_kind(value, part) for part in parts)
+            return tuple(constraint for part in parts for constraint in _constraints(part))
         case origin if origin is Literal:
-            return any(value == part and type(value) is type(part) for part in parts)
+            return (Choice(*parts),)
         case origin if origin is tuple:
-            return isinstance(value, list | tuple) and _are_of_kinds(value, parts)
-        case origin if origin is float:
-            return type(value) in (int, float) and math.isfinite(value)
-        case origin if origin in _KINDS:
-            return type(value) is origin  # True is an int to isinstance
-    return True
-
-
-def _are_of_kinds(values: list[Any] | tuple[Any, ...], parts: tuple[Any, ...]) -> bool:
-    if parts[-1:] == (...,):
-        return all(_is_of_kind(value, parts[0]) for value in values)
-    return len(values) == len(parts) and all(map(_is_of_kind, values, parts))
-
-
-def _in_words(hint: Any) -> str:
-    """What a setting takes, as a message says it."""
-    parts = get_args(hint)
-    match get_origin(hint) or hint:
-        case origin if origin in (Union, UnionType):
-            return " or ".join(map(_in_words, parts))
-        case origin if origin is Literal:
-            return f"one of {', '.join(map(repr, parts))}"
-        case origin if origin is tuple and parts[-1:] == (...,):
-            return f"a list, each of it {_in_words(parts[0])}"
-        case origin if origin is tuple:
-            return f"a list of {len(parts)} ({', '.join(map(_in_words, parts))})"
+            any_length = parts[-1:] == (...,)
+            return (_ListOf(tuple(map(_constraints, parts[:1] if any_length else parts)), any_length),)
         case origin:
-            return _KINDS.get(origin, "any value")
+            return (_CONSTRAINTS.get(origin, InstanceOf(object, "any value")),)
 
 
-def _frozen(value: Any) -> Any:
-    """JSON and TOML have no tuples; frozen configurations hold nothing else."""
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
+def _to_tuples(value: Any) -> Any:
+    """Convert lists, which JSON and TOML have, to tuples, which frozen configurations have."""
+    return tuple(map(_to_tuples, value)) if isinstance(value, list) else value

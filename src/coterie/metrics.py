@@ -1,4 +1,4 @@
-"""How good a clustering is: against known labels, or by itself."""
+"""Scores of a clustering: agreement with known labels (ARI, NMI, ACC), and silhouettes."""
 
 from typing import Any, Literal
 
@@ -14,42 +14,60 @@ _CHUNK_CELLS = 1 << 22  # distances held at once by `silhouettes`: 16 MB
 
 
 def adjusted_rand_index(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Agreement of two partitions over pairs of rows; 1 if equal, about 0 by chance."""
+    """Compute the adjusted Rand index (ARI) of two partitions: 1 if they are equal, about 0 for random labels.
+
+    Examples
+    --------
+    >>> adjusted_rand_index([0, 0, 1, 1], [1, 1, 0, 0])
+    1.0
+    """
     return float(adjusted_rand_score(truth, labels))
 
 
 def normalized_mutual_information(
     truth: npt.ArrayLike, labels: npt.ArrayLike, *, mean: Literal["arithmetic", "geometric"] = "arithmetic"
 ) -> float:
-    """Shared information of two partitions over the mean of their entropies; 1 if equal."""
+    """Compute the mutual information of two partitions divided by the mean of their entropies (NMI); 1 if equal.
+
+    Examples
+    --------
+    >>> round(normalized_mutual_information([0, 0, 1, 1], [0, 1, 2, 3]), 3)
+    0.667
+    """
     return float(normalized_mutual_info_score(truth, labels, average_method=mean))
 
 
 def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
-    """Share of rows that agree under the best one-to-one matching of clusters to classes (ACC)."""
+    """Compute the clustering accuracy (ACC): rows that agree under the best one-to-one matching of clusters to classes.
+
+    Examples
+    --------
+    >>> matched_accuracy([0, 0, 1, 1], [1, 1, 0, 2])
+    0.75
+    """
     counts = contingency_matrix(truth, labels)
     rows, columns = linear_sum_assignment(counts, maximize=True)
     return float(counts[rows, columns].sum() / counts.sum())
 
 
 def silhouettes(x: npt.NDArray[np.floating[Any]], labels: Labels) -> npt.NDArray[np.float64]:
-    """Mean silhouette of many partitions of the same rows, the distances computed once for all.
+    """Compute the mean silhouette of several partitions of the same rows; distances are computed only once.
 
     Parameters
     ----------
     x : array (N, D)
         Rows.
     labels : integer array (R, N)
-        R partitions, labels from 0.
+        R partitions; labels count from 0.
 
     Returns
     -------
     array (R,)
-        Mean silhouette of each; -1 where there are fewer than two clusters, or as many as rows.
+        Mean silhouette of each; -1 for a single cluster, or one cluster per row.
 
     Notes
     -----
-    Memory is bounded by N x R x K and a block of distances, never N x N.
+    Needs memory for N x R x K numbers and a block of distances, not for N x N.
     """
     labels = np.asarray(labels)
     runs, rows = labels.shape
@@ -71,7 +89,7 @@ def silhouettes(x: npt.NDArray[np.floating[Any]], labels: Labels) -> npt.NDArray
 
 
 def _silhouette_sums(sums: npt.NDArray[Any], sizes: npt.NDArray[Any], labels: Labels) -> npt.NDArray[np.float64]:
-    """Silhouettes of a block of rows, summed, from the distance sums (R, N, K) to every cluster."""
+    """Sum the silhouettes of a block of rows, given the sums of distances (R, N, K) to every cluster."""
     own = labels[:, :, None]
     own_size = np.take_along_axis(sizes, labels, axis=1)
     within = np.take_along_axis(sums, own, axis=2)[:, :, 0] / np.maximum(own_size - 1, 1)

@@ -1,4 +1,4 @@
-"""Progress of long work: what callbacks receive, and what ``verbose`` prints."""
+"""Progress of a fit or a training run: what callbacks receive, and what ``verbose`` prints."""
 
 import sys
 import time
@@ -12,16 +12,16 @@ _SECONDS_BETWEEN_LINES = 2.0
 @final
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a fit or a training run is; passed to the ``callback`` of every estimator."""
+    """State of a fit or a training run; passed to the ``callback`` of every estimator."""
 
     step: int = 0
     """Steps done."""
     steps: int | None = None
-    """Steps in all; None where their number is not known."""
+    """Total number of steps; None if it is not known."""
     loss: float | None = None
-    """Training loss of the last step; None where nothing is trained."""
+    """Training loss of the last step; None if nothing is trained."""
     seconds: float = 0.0
-    """Time since the work started or was resumed."""
+    """Time since the run started or was resumed."""
     resumed_at: int = 0
     """Steps done by an earlier, interrupted run."""
     parts: Mapping[str, float] = field(default_factory=dict)
@@ -29,11 +29,11 @@ class Progress:
     evaluation: Mapping[str, float] | None = None
     """Held-out evaluation, on steps that have one."""
     stage: str = ""
-    """What is being done, such as ``"k-means, standardised columns"``."""
+    """Current stage, such as ``"k-means, standardised columns"``."""
 
     @property
     def seconds_left(self) -> float | None:
-        """Estimated time that the remaining steps take; None where their number is not known."""
+        """Estimated time for the remaining steps; None if their number is not known."""
         if self.steps is None:
             return None
         return self.seconds / max(1, self.step - self.resumed_at) * (self.steps - self.step)
@@ -53,7 +53,13 @@ Callback: TypeAlias = Callable[[Progress], None]
 
 
 def format_seconds(seconds: float) -> str:
-    """Format a duration for people: seconds, minutes or hours."""
+    """Format a duration in seconds, minutes or hours.
+
+    Examples
+    --------
+    >>> format_seconds(150)
+    '2 min'
+    """
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 90 * 60:
@@ -61,17 +67,17 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-def combined_callback(callback: Callback | None, *, verbose: bool, name: str) -> Callback | None:
-    """Return one function that calls the callback and, if verbose, prints a line every two seconds to stderr.
+def make_callback(callback: Callback | None, *, verbose: bool, name: str) -> Callback | None:
+    """Return a callback that calls the given one and, if verbose, prints a line to stderr every two seconds.
 
     Parameters
     ----------
     callback : callable or None
-        The user's own.
+        The user's callback.
     verbose : bool
         Whether to print.
     name : str
-        What the printed lines start with, such as the name of the estimator.
+        Start of the printed lines, such as the name of the estimator.
     """
     if not verbose:
         return callback

@@ -1,4 +1,4 @@
-"""Parameter constraints, declared as data and checked in one place.
+"""Constraints on parameters, declared as data and checked in one place.
 
 Estimators declare ``constraints = {"n_clusters": (Integer(1), Choice("auto"))}``; configurations call
 ``check_parameters(self, CONSTRAINTS, ConfigError)`` in ``__post_init__``. Every message is written here.
@@ -15,7 +15,7 @@ from coterie.errors import InputError
 
 
 class Constraint(Protocol):
-    """What a parameter may be."""
+    """A set of allowed values."""
 
     def accepts(self, value: Any) -> bool:
         """Return whether the value is allowed."""
@@ -25,7 +25,7 @@ class Constraint(Protocol):
 
 
 Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
-"""One constraint, or several of which one must hold."""
+"""One constraint, or alternatives."""
 
 
 @final
@@ -38,7 +38,7 @@ class Integer:
 
     def accepts(self, value: Any) -> bool:
         """Return whether the value is an integer within the bounds."""
-        return isinstance(value, Integral) and not isinstance(value, bool) and _within(value, self)
+        return not isinstance(value, bool) and isinstance(value, Integral) and _within(value, self)
 
     def __str__(self) -> str:
         return f"an integer{_range(self)}"
@@ -55,7 +55,7 @@ class Number:
 
     def accepts(self, value: Any) -> bool:
         """Return whether the value is a finite number within the bounds."""
-        if not isinstance(value, Real) or isinstance(value, bool) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
             return False
         return _within(value, self) and not (self.exclusive and value in {self.minimum, self.maximum})
 
@@ -65,13 +65,13 @@ class Number:
 
 @final
 class Choice:
-    """One of some fixed values."""
+    """One of several fixed values, compared with their type: 1 is neither True nor 1.0."""
 
     def __init__(self, *options: Any) -> None:
         self.options = options
 
     def accepts(self, value: Any) -> bool:
-        """Return whether the value is one of the options, of the same type."""
+        """Return whether the value is one of the options."""
         return any(type(value) is type(option) and value == option for option in self.options)
 
     def __str__(self) -> str:
@@ -126,7 +126,7 @@ def check_parameters(
 
 
 def check_n_clusters(n_clusters: int, n_samples: int) -> None:
-    """Raise an error if more clusters are asked for than there are rows."""
+    """Raise an error if there are more clusters than rows."""
     if n_clusters > n_samples:
         raise InputError(f"n_clusters={n_clusters} is more than n_samples={n_samples}. Ask for fewer clusters.")
 

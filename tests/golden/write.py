@@ -1,4 +1,4 @@
-"""Write down what weights that ship find in a small set of their own kind; tests/test_golden.py holds them to it.
+"""Record the results of shipped weights on small sets like those they were trained on, for tests/test_golden.py.
 
 python -m tests.golden.write NAME ...
 """
@@ -17,7 +17,7 @@ from benchmarks.baselines import weights_path
 from coterie.config import from_dict
 from coterie.judged.candidates.registry import propose
 from coterie.judged.judge import Judge
-from coterie.judged.prior.universal import UniversalTasks
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import SetModel, TaskBatch, build
 from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import TASKS
@@ -25,28 +25,28 @@ from tests.conftest import MODELS
 
 FOLDER = Path(__file__).parent
 SETS, POINTS, ROWS, CLASSES = 3, 60, 5, 6
-JUDGED_POINTS, JUDGED_PROPOSALS = 120, 8
+JUDGED_POINTS, JUDGED_CANDIDATES = 120, 8
 DIGITS = 6
 
 
 def observe(name: str) -> dict[str, Any]:
-    """What the weights of that name find, in JSON values."""
+    """Return the results of weights as JSON values."""
     tensors, card = load_pretrained(weights_path(name))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = judged_by(name) if card["method"] == "judge" else clustered_by(name, tensors, card)
+        found = judge(name) if card["method"] == "judge" else cluster(name, tensors, card)
     finally:
         torch.set_num_threads(before)
     weights = round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS)
     return {"sum_of_weights": weights, **found}
 
 
-def clustered_by(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> dict[str, Any]:
-    """Clusters that a network finds in sets of the kind that it was trained on."""
+def cluster(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> dict[str, Any]:
+    """Cluster sets like those that a network was trained on."""
     kind = MODELS[card["method"]]
     if not issubclass(kind, SetModel):
-        raise TypeError(f"{name!r} is of the method {card['method']!r}, which is not trained on sets.")
+        raise TypeError(f"{name!r} is of the method {card['method']!r}, which does not cluster sets.")
     model = build(kind, from_dict(kind.Config, card["model"]), Generator())
     model.load_state_dict(tensors)
     batch = sets_for(card)
@@ -56,27 +56,27 @@ def clustered_by(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any])
         "sum_of_points": round(float(batch.x.double().abs().sum()), DIGITS),
         "n_clusters": [each.n_clusters for each in found],
         "labels": [each.labels.tolist() for each in found],
-        "memberships": [_listed(each) for each in memberships],
+        "memberships": [[[round(value, DIGITS) for value in row] for row in each.tolist()] for each in memberships],
     }
 
 
-def judged_by(name: str) -> dict[str, Any]:
-    """What a judge thinks of the first proposals for a set, and the number of clusters of the one that it takes."""
-    tasks = UniversalTasks(min_points=JUDGED_POINTS, max_points=JUDGED_POINTS, max_features=4, max_clusters=6)
-    x = tasks.draw(Generator().manual_seed(0)).x.double()
+def judge(name: str) -> dict[str, Any]:
+    """Score the first candidates for a set, and count the clusters of the selected one."""
+    tasks = SyntheticPrior(min_points=JUDGED_POINTS, max_points=JUDGED_POINTS, max_features=4, max_clusters=6)
+    x = tasks.sample_task(Generator().manual_seed(0)).x.double()
     proposals = propose(x.numpy(), effort="fast", seed=0)
     opinions = Judge.of(name).opinions(x.numpy(), proposals)
     return {
         "sum_of_points": round(float(x.abs().sum()), DIGITS),
         "n_clusters": [proposals[opinions.choice()].n_clusters],
-        "logits": [round(value, DIGITS) for value in opinions.logits[:JUDGED_PROPOSALS].tolist()],
+        "logits": [round(value, DIGITS) for value in opinions.logits[:JUDGED_CANDIDATES].tolist()],
     }
 
 
 def sets_for(card: Mapping[str, Any]) -> TaskBatch:
-    """Some sets of the kind that the weights were trained on, without the most points."""
+    """Sample sets like those that the weights were trained on, with fewer points."""
     settings = dict(card["recipe"]["tasks"])
-    if card["model"].get("image") is not None:  # the real ones are not everywhere
+    if card["model"].get("image") is not None:  # the real images are not available everywhere
         return images_for(card["model"]["image"])
     kind: Any = TASKS[settings.pop("kind")]
     batch = from_dict(kind, settings).sample(SETS, Generator().manual_seed(0))
@@ -87,38 +87,34 @@ def sets_for(card: Mapping[str, Any]) -> TaskBatch:
 
 
 def images_for(shape: Sequence[int]) -> TaskBatch:
-    """Sets of strokes: every class has some bright bars, each image of it a little noise."""
-    draws = Generator().manual_seed(0)
+    """Generate sets of images: a class is a pattern of bright bars, an image of it has a little noise."""
+    rng = Generator().manual_seed(0)
     channels, height, width = shape
-    plain = torch.zeros(SETS, CLASSES, channels, height, width)
-    for one in plain.flatten(0, 1):
-        top, left = (int(torch.randint(2, side - 6, (), generator=draws)) for side in (height, width))
-        one[:, top : top + 3, 3:-3] = 1.0
-        one[:, 3:-3, left : left + 3] = 1.0
+    patterns = torch.zeros(SETS, CLASSES, channels, height, width)
+    for pattern in patterns.flatten(0, 1):
+        top, left = (int(torch.randint(2, side - 6, (), generator=rng)) for side in (height, width))
+        pattern[:, top : top + 3, 3:-3] = 1.0
+        pattern[:, 3:-3, left : left + 3] = 1.0
     labels = torch.arange(POINTS).remainder(CLASSES).expand(SETS, -1)
-    noise = 0.1 * torch.rand((SETS, POINTS, channels * height * width), generator=draws)
-    x = plain.flatten(2).gather(1, labels.unsqueeze(2).expand(-1, -1, noise.shape[2]))
+    noise = 0.1 * torch.rand((SETS, POINTS, channels * height * width), generator=rng)
+    x = patterns.flatten(2).gather(1, labels.unsqueeze(2).expand(-1, -1, noise.shape[2]))
     return TaskBatch((x + noise).clamp(max=1.0), labels, torch.ones_like(labels, dtype=torch.bool))
 
 
 def expected_file(name: str) -> Path:
-    """Where the expectations of a name are kept."""
+    """Return the golden file of a name."""
     return FOLDER / f"{name}.json"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the files of the names on the command line."""
-    parser = argparse.ArgumentParser(description="Write down what weights that ship find.")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="as in src/coterie/pretrained.toml")
+    """Write the golden files of the names on the command line."""
+    parser = argparse.ArgumentParser(description="Record the results of shipped weights.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="as in src/coterie/pretrained/pretrained.toml")
     for name in parser.parse_args(arguments).names:
         lines = (f" {json.dumps(key)}: {json.dumps(value)}" for key, value in observe(name).items())
         expected_file(name).write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-        sys.stdout.write(f"{expected_file(name)} is written; look at it, and commit it\n")
+        sys.stdout.write(f"{expected_file(name)} written; review and commit it\n")
     return 0
-
-
-def _listed(values: Tensor) -> list[list[float]]:
-    return [[round(value, DIGITS) for value in row] for row in values.tolist()]
 
 
 if __name__ == "__main__":

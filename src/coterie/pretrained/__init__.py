@@ -1,1 +1,1 @@
-"""Weights that ship: the files, their index pretrained.toml, and registry.py, which loads them by name."""
+"""Weights that ship: the files, their index ``pretrained.toml``, and ``registry``, which loads them by name."""

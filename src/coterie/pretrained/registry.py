@@ -16,7 +16,7 @@ from coterie.config import from_dict
 from coterie.errors import WeightsError
 
 PACKAGE = Path(__file__).parent
-"""Folder that has the index and the weights."""
+"""Folder of the index and the weights."""
 INDEX = "pretrained.toml"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -24,26 +24,26 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 @final
 @dataclass(frozen=True, slots=True)
 class Pretrained:
-    """One entry of the index."""
+    """An entry of the index."""
 
     file: str
-    """Name of the file among the weights."""
+    """Name of the weight file."""
     sha256: str
-    """Digest of the file's bytes; what a name stands for never changes."""
+    """Digest of the file; the weights behind a name never change."""
     method: str
-    """Key of MODELS."""
+    """Key of ``coterie.methods.METHODS``, or "judge"."""
     summary: str
-    """What it is for, in a sentence."""
+    """What the weights are for, in one sentence."""
 
 
 def load_pretrained(name_or_path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Tensors and card of weights that ship, or of a model file.
+    """Load weights that ship with Coterie, by name, or a model file.
 
     Parameters
     ----------
     name_or_path : str or Path
-        A registered name, such as ``pretrained_names`` lists, or else the path of a file. A file that is called like a
-        registered name is reached as a ``Path``, or with its folder.
+        One of ``pretrained_names()``, or the path of a file. A file with the same name as shipped weights can be given
+        as a ``Path``, or with its folder.
 
     Returns
     -------
@@ -53,74 +53,71 @@ def load_pretrained(name_or_path: str | Path) -> tuple[dict[str, Tensor], dict[s
     Raises
     ------
     WeightsError
-        If there is neither such a name nor such a file, or if the file is damaged.
+        If there are no such weights and no such file, or the file is damaged.
     """
     return load_checkpoint(pretrained_path(name_or_path))
 
 
 def pretrained_path(name_or_path: str | Path) -> Path:
-    """File that holds the weights of that name, after its digest was checked, or else the path itself."""
+    """Return the file of shipped weights, after verifying its digest; a path is returned unchanged."""
     if isinstance(name_or_path, Path):
         return name_or_path
-    entries = read_index(PACKAGE)
-    if name_or_path in entries:
-        return _checked(name_or_path, entries[name_or_path])
-    if Path(name_or_path).exists() or is_path(name_or_path):
+    is_file_name = Path(name_or_path).exists() or is_path(name_or_path)
+    if is_file_name and name_or_path not in read_index(PACKAGE):
         return Path(name_or_path)
-    raise _unknown(name_or_path, list(entries))
+    return _verified_path(name_or_path)
 
 
 def pretrained_names(method: str | None = None) -> list[str]:
-    """Names of all weights that ship, or of those for one method."""
+    """Return the names of all shipped weights, or of those of one method."""
     return [name for name, entry in read_index(PACKAGE).items() if method in {None, entry.method}]
 
 
 def pretrained_card(name: str) -> dict[str, Any]:
-    """What is known of weights that ship: how they were made, and how well they did."""
-    entries = read_index(PACKAGE)
-    if name not in entries:
-        raise _unknown(name, list(entries))
-    return load_checkpoint(_checked(name, entries[name]))[1]
+    """Return the card of shipped weights: how they were trained, and their evaluation."""
+    return load_checkpoint(_verified_path(name))[1]
 
 
 def is_path(text: str) -> bool:
-    """Whether a text can only be meant as a path: it has a separator or an ending, which no name has."""
+    """Return whether a string can only be a path: it has a separator or an ending, unlike names of weights."""
     separators = {os.sep, os.altsep or os.sep}
     return bool(Path(text).suffix) or any(separator in text for separator in separators)
 
 
 def is_name(text: str) -> bool:
-    """Whether weights may be called so: small letters, digits, and hyphens between them."""
+    """Return whether a string is a valid name of weights: lower-case letters, digits and single hyphens."""
     return _NAME.fullmatch(text) is not None
 
 
 def read_index(package: Path) -> dict[str, Pretrained]:
-    """Entries of the index in that folder, by name."""
+    """Read the index in a folder; entries by name, sorted."""
     content = tomllib.loads((package / INDEX).read_text(encoding="utf-8"))
     return {name: from_dict(Pretrained, content[name]) for name in sorted(content)}
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
+    """Compute the SHA-256 digest of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _checked(name: str, entry: Pretrained) -> Path:
-    path = PACKAGE / entry.file
-    if not path.is_file():
-        raise WeightsError(f"The weights {name!r} should be in {str(path)!r}, which is missing. Install Coterie again.")
-    found = file_digest(path)
-    if found != entry.sha256:
+def _verified_path(name: str) -> Path:
+    """Return the file of shipped weights, after verifying that it exists and has the digest of the index."""
+    entries = read_index(PACKAGE)
+    if name not in entries:
+        close = difflib.get_close_matches(name.lower(), entries, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        known = ", ".join(map(repr, entries)) or "none in this version"
         raise WeightsError(
-            f"The weights {name!r} were altered: {str(path)!r} has the SHA-256 {found}, and {entry.sha256} was "
-            "shipped. Install Coterie again."
+            f"No weights are called {name!r}.{hint} Available: {known}. A file needs its ending, such as .safetensors."
+        )
+    path = PACKAGE / entries[name].file
+    if not path.is_file():
+        raise WeightsError(f"The file {str(path)!r} of the weights {name!r} is missing. Install Coterie again.")
+    found = file_digest(path)
+    if found != entries[name].sha256:
+        raise WeightsError(
+            f"The weights {name!r} were modified: {str(path)!r} has the SHA-256 {found} instead of "
+            f"{entries[name].sha256}. Install Coterie again."
         )
     return path
-
-
-def _unknown(name: str, known: list[str]) -> WeightsError:
-    close = difflib.get_close_matches(name.lower(), known, n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    names = ", ".join(map(repr, known)) or "none in this version"
-    return WeightsError(f"No weights are called {name!r}.{hint} Known are: {names}. A file is named with its ending.")

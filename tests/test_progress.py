@@ -1,0 +1,62 @@
+"""Progress: what callbacks receive and what ``verbose`` prints."""
+
+import pytest
+
+from coterie.progress import Progress, format_seconds, make_callback
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.4, "0 s"), (89.4, "89 s"), (90, "2 min"), (3600, "60 min"), (5400, "1.5 h"), (360_000, "100.0 h")],
+)
+def test_durations_are_formatted_in_seconds_minutes_or_hours(seconds: float, text: str) -> None:
+    assert format_seconds(seconds) == text
+
+
+def test_the_remaining_time_counts_steps_of_this_run_only() -> None:
+    assert Progress(step=5, steps=20, seconds=10.0).seconds_left == 30.0
+    assert Progress(step=15, steps=20, seconds=10.0, resumed_at=10).seconds_left == 10.0
+    assert Progress(step=20, steps=20, seconds=10.0).seconds_left == 0.0
+    assert Progress(step=5, seconds=10.0).seconds_left is None
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        (Progress(), ""),
+        (Progress(stage="k-means"), "k-means"),
+        (Progress(1, 4, 0.25, 2.0), "step 1 of 4, loss 0.25, about 6 s left"),
+        (Progress(2000, 2000, 1 / 3, 2.0, stage="training"), "training, step 2,000 of 2,000, loss 0.3333"),
+    ],
+)
+def test_progress_is_formatted_as_one_line(progress: Progress, text: str) -> None:
+    assert str(progress) == text
+
+
+def test_silent_callbacks_are_passed_through(capsys: pytest.CaptureFixture[str]) -> None:
+    seen: list[Progress] = []
+    assert make_callback(None, verbose=False, name="ClAM") is None
+    callback = make_callback(seen.append, verbose=False, name="ClAM")
+    assert callback is not None
+    callback(Progress(1, 2))
+    assert seen == [Progress(1, 2)]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_prints_to_stderr_every_two_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 100.0
+    monkeypatch.setattr("coterie.progress.time.monotonic", lambda: now)
+    seen: list[Progress] = []
+    callback = make_callback(seen.append, verbose=True, name="ClAM")
+    assert callback is not None
+    for step in range(1, 8):
+        callback(Progress(step, 7))
+        now += 0.75
+    assert len(seen) == 7
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [f"ClAM: step {step} of 7" for step in (1, 4, 7)]
+    make_callback(None, verbose=True, name="TCC")(Progress(stage="start"))  # type: ignore[misc]  # not None
+    assert capsys.readouterr().err == "TCC: start\n"
