@@ -1,9 +1,9 @@
-"""Coterie as a scikit-learn estimator: the default, which needs neither a number of clusters nor settings."""
+"""Coterie, the default estimator: needs neither a number of clusters nor settings."""
 
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, get_args
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -11,24 +11,16 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from coterie.base import BaseClusterer, generator_from, one_thread
+from coterie.base import BaseClusterer, FitDescription, Selection, generator_from, one_thread
 from coterie.errors import InputError
-from coterie.judged.assign import (
-    Opinions,
-    Outliers,
-    Partitioner,
-    assign,
-    blocks,
-    matched,
-    means_of,
-    relative_scales,
-)
-from coterie.judged.candidates.candidate import Proposal
-from coterie.judged.candidates.registry import Effort
-from coterie.judged.judge import Judge
-from coterie.judged.sample import Election, Voting
+from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order, relative_scales
+from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
+from coterie.judged.judge import TOLERANCE, Judge, ScoredCandidates
+from coterie.judged.sample import SubsampleVote, VoteResult
+from coterie.judged.space import Labels, Singles
 from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Table
 from coterie.validation import (
     BOOLEAN,
     NONE,
@@ -41,20 +33,18 @@ from coterie.validation import (
     check_parameter,
 )
 
-UNSURE = 0.25
-"""Predicted agreement below which the result says that it is little more than a guess."""
-ANOTHER = 0.9
-"""Agreement with what was chosen below which another proposal is really another one."""
-
-Labels = npt.NDArray[np.int64]
+LOW_CONFIDENCE = 0.25
+"""Expected adjusted Rand index below which the result is little better than a guess."""
+ALIKE = 0.9
+"""Adjusted Rand index from which on two partitions count as the same."""
 
 
 class Coterie(BaseClusterer):
-    """Clustering without settings: many algorithms propose, a judge that was trained beforehand decides.
+    """Cluster without settings: many algorithms generate candidates, a pretrained network chooses one.
 
-    Classical algorithms propose partitions of the rows into many numbers of clusters. A network that was trained on
-    synthetic tables whose truth is known predicts how close each proposal is to the truth; the best one is taken, with
-    that prediction as its confidence.
+    Classical algorithms partition the rows into many numbers of clusters. A network, the judge, predicts how close each
+    of these candidates is to the true clusters; it was trained on synthetic tables whose clusters are known. The best
+    candidate is chosen and refined, and the prediction is its confidence.
 
     Parameters
     ----------
@@ -110,7 +100,7 @@ class Coterie(BaseClusterer):
         "max_clusters": Integer(2),
         "allow_single": BOOLEAN,
         "granularity": Number(),
-        "effort": Choice(*get_args(Effort)),
+        "effort": Choice(*EFFORTS),
         "keep_ids": BOOLEAN,
         "weights": PATH,
         "noise": BOOLEAN,
@@ -125,7 +115,7 @@ class Coterie(BaseClusterer):
 
     def __init__(
         self,
-        n_clusters: int | str = "auto",
+        n_clusters: int | Literal["auto"] = "auto",
         *,
         max_clusters: int = 50,
         allow_single: bool = False,
@@ -152,222 +142,232 @@ class Coterie(BaseClusterer):
 
     def _fit(self, X: Any) -> None:
         table = self._read(X, reset=True)
-        before = self._earlier_labels(table) if self.keep_ids else None
-        self.__dict__.pop("_means", None)  # so that a fit which fails leaves nothing to predict with
+        before = self._former_labels(table) if self.keep_ids else None
+        self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
         self.table_ = TableEncoder("standard").fit(table)
         encoded = self.table_.transform(table)
-        n_clusters = self._asked_for()
+        n_clusters = self._given_n_clusters()
         if n_clusters is not None:
             check_n_clusters(n_clusters, len(encoded))
         generator = generator_from(self.random_state, torch.device("cpu"))
         seed = int(torch.randint(2**31 - 1, (), generator=generator))
-        voting = Voting(Judge.called(self.weights), self.effort, n_clusters, self.max_clusters, self.granularity, seed)
-        samples = [self._in_units(encoded[kept]) for kept in voting.samples(len(encoded))]
-        progress = self._progress()
-        tell = None if progress is None else (lambda stage: progress(Progress(stage=stage)))
-        election = voting.election(samples, tell)
-        notes = election.sampling(len(encoded), ANOTHER)
-        self._settle(election, notes)
+        vote = SubsampleVote(
+            Judge.load(self.weights), self.effort, n_clusters, self.max_clusters, self.granularity, seed
+        )
+        samples = [self._in_units(encoded[indices]) for indices in vote.sample(len(encoded))]
+        callback = self._progress()
+        on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
+        result = vote.run(samples, on_stage)
+        self.notes_ = (*result.describe_sampling(len(encoded), ALIKE), *self._choose(result, n_clusters))
         self._label(encoded, before)
-        self.notes_ = tuple(notes)
 
-    def _asked_for(self) -> int | None:
+    def _given_n_clusters(self) -> int | None:
         """Return the number of clusters, or None if it is to be found."""
         if self.n_clusters is None:
             warnings.warn('n_clusters=None is deprecated; use n_clusters="auto".', FutureWarning, stacklevel=2)
-        return self.n_clusters if isinstance(self.n_clusters, int | np.integer) else None
+        return None if self.n_clusters in {None, "auto"} else int(self.n_clusters)
+
+    def _choose(self, result: VoteResult, n_clusters: int | None) -> list[str]:
+        """Choose a candidate, describe all of them, fit the assigner; return notes."""
+        scored = result.scored
+        self._scored = None if scored is None else scored.without_geometry()
+        self.candidates_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
+        single = scored is None or n_clusters == 1
+        self.confidence_ = 1.0 if single else result.confidence
+        if scored is not None:
+            chosen = scored.choose(self.granularity)
+            self.candidates_ = [scored.describe(index) for index in scored.ranking()]
+            self.levels_ = [scored.describe(index) for index in scored.best_by_number().values()]
+            other = scored.runner_up(chosen, ALIKE)
+            self.runner_up_ = None if other is None else scored.describe(other)
+            if self.allow_single and n_clusters is None and scored.single_probability > 0.5:
+                self.runner_up_ = self.candidates_[0]
+                self.confidence_, single = scored.single_probability, True
+        if scored is None or single:
+            labels = np.zeros(len(result.space.x), dtype=np.int64)
+            winner = Candidate(labels, 1, "k-means", "standardised", "centres")
+            notes = [
+                "All rows form one cluster, as asked for."
+                if n_clusters == 1
+                else "All rows form one cluster: no separation was found."
+            ]
+        else:
+            winner, self.chosen_ = scored.candidates[chosen], scored.describe(chosen)
+            refined = " and refined" if winner.refined else ""
+            notes = [f"Candidate '{winner}' was chosen out of {len(scored.candidates)}{refined}."]
+            if self.confidence_ < LOW_CONFIDENCE:
+                notes.append(
+                    f"Low confidence: the expected adjusted Rand index is {self.confidence_:.2f}. There may be no "
+                    "clusters, or none that these columns show."
+                )
+        self._assigner = Assigner.fit(result.space, winner)
+        dissolve = n_clusters is None  # a number that was asked for is kept
+        self._outliers = Outliers.fit(self._assigner, result.space.x, dissolve=dissolve) if self.noise else None
+        return notes
+
+    def _label(self, encoded: Singles, before: Labels | None) -> None:
+        """Assign all rows and number the clusters: the largest first, or as before."""
+        n_clusters = self._assigner.n_clusters
+        self._order = np.arange(n_clusters)
+        labels = self._assign_labels(encoded)
+        sizes = np.bincount(labels[labels >= 0], minlength=n_clusters)
+        self.n_clusters_ = int((sizes > 0).sum())  # clusters of outliers alone are dissolved
+        self._order = np.argsort(-sizes, kind="stable")[: self.n_clusters_]
+        if before is not None:
+            self._order = match_order(before, labels, self._order)
+        parts = [self._assign(encoded[block]) for block in blocks(len(encoded))]
+        self.probabilities_ = np.concatenate([memberships for memberships, _ in parts])
+        self.labels_ = np.concatenate([labels for _, labels in parts])
+        self._means = encoded_means(encoded, self.labels_, self.n_clusters_)
+        self.cluster_centers_ = self.table_.inverse_transform(self._means)
 
     def _predict(self, X: Any) -> Labels:
-        encoded = self._encoded(X)
-        labels = np.empty(len(encoded), dtype=np.int64)
-        for block in blocks(len(encoded)):
-            labels[block] = self._assign(encoded[block])[1]
-        return labels
+        return self._assign_labels(self._encode_rows(X))
 
-    def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        encoded = self._encoded(X)
-        memberships = np.empty((len(encoded), self.n_clusters_), dtype=np.float32)
-        for block in blocks(len(encoded)):
-            memberships[block] = self._assign(encoded[block])[0]
-        return memberships
+    def _predict_proba(self, X: Any) -> Singles:
+        encoded = self._encode_rows(X)
+        return np.concatenate([self._assign(encoded[block])[0] for block in blocks(len(encoded))])
 
     @one_thread()
-    def predict_top(self, X: Any, m: int = 3) -> tuple[Labels, npt.NDArray[np.float32]]:
-        """The likeliest clusters of each row and the memberships in them, without a membership for every cluster.
+    def predict_top(self, X: Any, m: int = 3) -> tuple[Labels, Singles]:
+        """Return the most probable clusters of each row, without storing a probability for every cluster.
 
         Parameters
         ----------
         X : array-like (n, d)
             Rows with the columns of ``fit``.
         m : int
-            How many clusters; at most ``n_clusters_`` are given.
+            Number of clusters per row; at most ``n_clusters_`` are returned.
 
         Returns
         -------
         clusters : array (n, m) of int64
-            The likeliest first.
-        memberships : array (n, m) of float32
-            Of these.
+            The most probable first.
+        probabilities : array (n, m) of float32
+            Their membership probabilities.
         """
         check_parameter("m", m, Integer(1))
-        encoded = self._encoded(X)
+        encoded = self._encode_rows(X)
         m = min(int(m), self.n_clusters_)
         clusters = np.empty((len(encoded), m), dtype=np.int64)
-        shares = np.empty((len(encoded), m), dtype=np.float32)
+        probabilities = np.empty((len(encoded), m), dtype=np.float32)
         for block in blocks(len(encoded)):
             memberships = self._assign(encoded[block])[0]
             clusters[block] = np.argsort(-memberships, axis=1, kind="stable")[:, :m]
-            shares[block] = np.take_along_axis(memberships, clusters[block], axis=1)
-        return clusters, shares
+            probabilities[block] = np.take_along_axis(memberships, clusters[block], axis=1)
+        return clusters, probabilities
 
     @one_thread()
     def alternative(self, n_clusters: int, X: Any) -> Labels:
-        """Clusters of the rows of X by the best proposal of another number of clusters.
+        """Assign the rows of X by the best candidate with another number of clusters.
 
         Parameters
         ----------
         n_clusters : int
-            How many, one of those in ``levels_``.
+            Number of clusters, one of those in ``levels_``.
         X : array-like (n, d)
             Rows with the columns of ``fit``.
 
         Returns
         -------
         array (n,) of int64
-            The largest cluster of the rows that were looked at is 0; -1 for outliers if ``noise``.
+            The largest cluster of the rows that were clustered is 0; -1 for outliers if ``noise``.
         """
         check_is_fitted(self)
-        if n_clusters == self._partitioner.assignment.n_clusters:
+        if n_clusters == self._assigner.n_clusters:
             return self.predict(X)
-        opinions = self._kept_opinions()
-        partitioner = Partitioner.of(opinions.rows, opinions.best_of_number(n_clusters))
-        outliers = None if self._outliers is None else Outliers.of(partitioner, opinions.rows)
-        encoded = self._encoded(X)
+        scored = self._require_candidates()
+        assigner = Assigner.fit(scored.space, scored.best_with(n_clusters))
+        outliers = None if self._outliers is None else Outliers.fit(assigner, scored.space.x)
+        encoded = self._encode_rows(X)
         parts = [self._in_units(encoded[block]) for block in blocks(len(encoded))]
-        return np.concatenate([assign(x, partitioner, outliers, np.arange(n_clusters))[1] for x in parts])
+        return np.concatenate([assign(x, assigner, outliers, np.arange(n_clusters))[1] for x in parts])
 
     def shortlist(self, at_most: int = 10) -> list[dict[str, Any]]:
-        """The best proposals as in ``proposals_``, without those that are nearly the same as a better one.
+        """Return the best candidates, as in ``candidates_``, without near duplicates of better ones.
 
         Parameters
         ----------
         at_most : int
-            How many; what was taken is always among them.
+            Number of candidates; the chosen one is always included.
         """
-        opinions = self._kept_opinions()
-        taken = opinions.best_of_each_number().get(self._partitioner.assignment.n_clusters)
-        return [opinions.described(place) for place in opinions.distinct(taken, ANOTHER, at_most)]
+        scored = self._require_candidates()
+        chosen = scored.best_by_number().get(self._assigner.n_clusters)
+        return [scored.describe(index) for index in scored.shortlist(chosen, ALIKE, at_most)]
 
-    def _kept_opinions(self) -> Opinions:
+    def describe_fit(self, table: Table) -> FitDescription:
+        """Describe the fit for the summary and the report: the scored candidates."""
+        if not self.candidates_:
+            return FitDescription()
+        return FitDescription(
+            selection=Selection(
+                confidence=self.confidence_,
+                candidates=self.candidates_,
+                levels=self.levels_,
+                chosen=self.chosen_,
+                runner_up=self.runner_up_,
+                shortlist=self.shortlist,
+                alternative=self.alternative,
+                low_confidence=LOW_CONFIDENCE,
+                tolerance=TOLERANCE,
+            )
+        )
+
+    def _require_candidates(self) -> ScoredCandidates:
         check_is_fitted(self)
-        if self._opinions is None:
+        if self._scored is None:
             raise InputError(
-                "This model holds no proposals: it was read from a file, which keeps none, or nothing was proposed, "
-                "since there is only one cluster. Fit it on a table of several different rows."
+                "This model has no candidates: it was read from a file, which does not hold them, or all rows are "
+                "equal. Fit it on a table with several distinct rows."
             )
-        return self._opinions
+        return self._scored
 
-    def _settle(self, election: Election, notes: list[str]) -> None:
-        """Take one of the proposals, and say what is known of all of them."""
-        rows, opinions = election.rows, election.opinions
-        self._opinions: Opinions | None = opinions
-        self.candidates_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
-        if opinions is not None:
-            chosen = opinions.choice(self.granularity)
-            self.candidates_ = [opinions.described(place) for place in opinions.ranking()]
-            self.levels_ = [opinions.described(place) for place in opinions.best_of_each_number().values()]
-            other = opinions.runner_up(chosen, ANOTHER)
-            self.runner_up_ = None if other is None else opinions.described(other)
-            if single := self.allow_single and self.n_clusters in {None, "auto"} and opinions.single > 0.5:
-                self.runner_up_ = self.candidates_[0]
-        if opinions is None or self.n_clusters == 1 or single:
-            winner = Proposal(np.zeros(len(rows), dtype=np.int64), 1, "k-means", "standardised", "centres")
-            self.confidence_ = 1.0 if opinions is None or self.n_clusters == 1 else opinions.single
-            notes.append(
-                "all rows are one cluster: nothing sets them apart" if self.n_clusters != 1 else "one cluster, as asked"
-            )
-        else:
-            winner, self.chosen_ = opinions.proposals[chosen], opinions.described(chosen)
-            self.confidence_ = election.confidence
-            notes.append(
-                f"of {len(opinions.proposals)} proposals, that of {winner.algorithm} on {winner.view} columns was taken"
-                f"{', refined' if winner.refined else ''}"
-            )
-            if self.confidence_ < UNSURE:
-                notes.append(
-                    f"little more than a guess: the judge expects an agreement of {self.confidence_:.2f} with the "
-                    "truth. There may be no clusters, or none that these columns show"
-                )
-        self.n_clusters_ = winner.n_clusters
-        self._partitioner = Partitioner.of(rows, winner)
-        dissolve = self.n_clusters in {None, "auto"}  # a number that was asked for is kept
-        self._outliers = Outliers.of(self._partitioner, rows, dissolve=dissolve) if self.noise else None
+    def _assign(self, encoded: Singles) -> tuple[Singles, Labels]:
+        return assign(self._in_units(encoded), self._assigner, self._outliers, self._order)
 
-    def _label(self, encoded: npt.NDArray[np.float32], before: Labels | None) -> None:
-        """Assign all rows, and number the clusters: the largest first, or as they were before."""
-        self._order = np.arange(self.n_clusters_)
-        labels = np.concatenate([self._assign(encoded[block])[1] for block in blocks(len(encoded))])
-        sizes = np.bincount(labels[labels >= 0], minlength=self.n_clusters_)
-        self.n_clusters_ = int((sizes > 0).sum())  # without those of outliers alone
-        self._order = np.argsort(-sizes, kind="stable")[: self.n_clusters_]
-        if before is not None:
-            self._order = matched(before, labels, self._order)
-        self.probabilities_ = np.empty((len(encoded), self.n_clusters_), dtype=np.float32)
-        self.labels_ = np.empty(len(encoded), dtype=np.int64)
-        for block in blocks(len(encoded)):
-            self.probabilities_[block], self.labels_[block] = self._assign(encoded[block])
-        self._means = means_of(encoded, self.labels_, self.n_clusters_)
-        self._describe()
+    def _assign_labels(self, encoded: Singles) -> Labels:
+        return np.concatenate([self._assign(encoded[block])[1] for block in blocks(len(encoded))])
 
-    def _describe(self) -> None:
-        """Set what follows from the clusters that were found."""
-        self.cluster_centers_ = self.table_.inverse(self._means)
-
-    def _assign(self, encoded: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], Labels]:
-        """Memberships and labels of some rows."""
-        return assign(self._in_units(encoded), self._partitioner, self._outliers, self._order)
-
-    def _encoded(self, X: Any) -> npt.NDArray[np.float32]:
+    def _encode_rows(self, X: Any) -> Singles:
         check_is_fitted(self)
         return self.table_.transform(self._read(X, reset=False))
 
-    def _in_units(self, encoded: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
-        """Encoded rows with the relative scales of their columns; categories get that of a usual number."""
+    def _in_units(self, encoded: Singles) -> npt.NDArray[np.float64]:
+        """Restore the relative scales of the encoded columns; categories get that of the median number."""
         return encoded.astype(np.float64) * relative_scales(self.table_)
 
-    def _earlier_labels(self, table: Any) -> Labels | None:
-        """What the clusters of the last fit would be called among the new rows, if there was one with such columns."""
+    def _former_labels(self, table: Table) -> Labels | None:
+        """Assign new rows to the clusters of the last fit; None if there was none with such columns."""
         if not self.__sklearn_is_fitted__():
             return None
         try:
-            encoded = self.table_.transform(table)
+            return self._assign_labels(self.table_.transform(table))
         except InputError:
             return None
-        return np.concatenate([self._assign(encoded[block])[1] for block in blocks(len(encoded))])
 
     def __sklearn_is_fitted__(self) -> bool:
         return "_means" in vars(self)
 
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         check_is_fitted(self)
-        arrays, names = self._partitioner.to_arrays()
+        arrays, names = self._assigner.to_arrays()
         arrays |= {"order": self._order, "means": self._means}
         if self._outliers is not None:
             arrays |= self._outliers.to_arrays()
-        names_told = ("confidence", "candidates", "levels", "chosen", "runner_up")
-        told = {name: getattr(self, f"{name}_") for name in names_told}
-        card = {**names, **told, "n_clusters": self.n_clusters_, "notes": list(self.notes_)}
+        described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
+        card = {**names, **{name: getattr(self, f"{name}_") for name in described}, "notes": list(self.notes_)}
         return {name: torch.from_numpy(np.require(value, requirements="C")) for name, value in arrays.items()}, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
-        arrays = {name: value.numpy() for name, value in tensors.items()}
-        self._partitioner = Partitioner.from_arrays(arrays, card)
-        self._outliers = Outliers.from_arrays(arrays)
-        self._opinions = None
-        if self.n_clusters is None:  # what files of version 0.1 have for "auto"
+        if self.n_clusters is None:  # how version 0.1 wrote "auto"
             self.n_clusters = "auto"
+        arrays = {name: value.numpy() for name, value in tensors.items()}
+        self._assigner = Assigner.from_arrays(arrays, card)
+        self._outliers = Outliers.from_arrays(arrays)
+        self._scored = None
         self._order, self._means = arrays["order"], arrays["means"]
+        self.cluster_centers_ = self.table_.inverse_transform(self._means)
         self.n_clusters_, self.notes_ = int(card["n_clusters"]), tuple(card["notes"])
-        self.confidence_, self.candidates_ = float(card["confidence"]), card.get("candidates", card.get("proposals"))
+        self.confidence_ = float(card["confidence"])
+        self.candidates_ = card["candidates"] if "candidates" in card else card["proposals"]  # version 0.1
         self.levels_, self.chosen_, self.runner_up_ = card["levels"], card["chosen"], card["runner_up"]
-        self._describe()

@@ -1,39 +1,46 @@
-"""The judge: how close each of many proposed partitions of the same rows is to the truth.
+"""The judge: a network that predicts how close each of many candidate partitions is to the true one.
 
-It reads a line of numbers about each proposal, lets the proposals attend to one another, and predicts the adjusted Rand
-index that each has with the true partition. It is trained on sets whose truth is known, once, and never sees rows.
+It reads the feature table of the candidates, lets the candidates attend to one another, and predicts the adjusted Rand
+index of each with the true partition. It was trained once, on synthetic sets whose truth is known; it never sees rows.
 
-Letters: B sets, R proposals for each, C numbers about a proposal, H hidden.
+Letters: B sets, R candidates of each, C columns, H hidden.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Self, final
+from typing import Any, ClassVar, Self, final
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
+from scipy.special import expit
 from torch import Generator, Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError, WeightsError
-from coterie.judged.assign import Floats, Opinions
-from coterie.judged.candidates.candidate import Proposal
-from coterie.judged.candidates.registry import Effort
-from coterie.judged.features.table import BRIEF, Case
-from coterie.judged.refine import moved
+from coterie.judged.candidates.registry import Candidate
+from coterie.judged.features.partitions import rand_indices
+from coterie.judged.features.table import CandidateFeatures, column_names
+from coterie.judged.refine import neighbouring_partitions
+from coterie.judged.space import Floats, Integers, Space
 from coterie.nn.attention import SAB, AttentionConfig
 from coterie.nn.model import Loss, build
 from coterie.pretrained.registry import load_pretrained, pretrained_names
+from coterie.validation import Constraints, Integer, Number, check_parameters
 
-ENOUGH = 20_000
-"""Proposals that show what is usual."""
-FARTHEST = 4.0
-"""Deviations from the usual that numbers about a proposal are kept within."""
-MOST_DOUBLINGS = 3.0
-"""Beyond, a number of clusters is no more wrong."""
+NORMALISATION_CANDIDATES = 20_000
+"""Candidates from which the centre and spread of the columns are estimated."""
+MAX_DEVIATION = 4.0
+"""Spreads from the centre at which columns are clipped."""
+MAX_DOUBLINGS = 3.0
+"""Log-2 ratio beyond which a wrong number of clusters costs no more."""
+TOLERANCE = 0.4
+"""Logits by which a candidate with fewer clusters may fall short of the best and still be chosen."""
+GRANULARITY_BONUS = 0.5
+"""Logits that a granularity of one adds to a candidate with twice as many clusters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,45 +59,50 @@ class JudgedBatch:
     """True where the truth is one cluster."""
 
 
+_CONSTRAINTS: Mapping[str, Constraints] = {
+    "n_columns": Integer(1),
+    "width": Integer(1),
+    "depth": Integer(1),
+    "members": Integer(1),
+    "column_dropout": Number(0.0, 0.999),
+}
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class JudgeConfig:
-    """How large the judge is, and what it is trained for."""
+    """Size of the judge, and weights of its losses."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {"hidden_columns": "column_dropout", "sharpness": "choice_scale"}
 
     n_columns: int
-    """Numbers about a proposal."""
+    """Columns of the feature table."""
     width: int = 96
-    """Numbers that describe a proposal inside."""
+    """Hidden width."""
     heads: int = 4
-    """Parts that the width is split into."""
+    """Attention heads."""
     depth: int = 2
-    """Times that the proposals attend to one another."""
+    """Attention blocks."""
     members: int = 1
-    """Networks that learn side by side, and whose mean is the judgement."""
-    hidden_columns: float = 0.1
-    """Chance of each number to be hidden, for all proposals of a set alike, while training."""
+    """Networks in the ensemble, whose logits are averaged."""
+    column_dropout: float = 0.1
+    """Probability of each column to be hidden in training, for all candidates of a set alike."""
     regret_weight: float = 1.0
-    """How much the choice counts, against the prediction of every score."""
+    """Weight of the regret of the choice, relative to the error of the predicted scores."""
     number_weight: float = 0.1
-    """Agreement that a choice is worth less for each time its number of clusters is twice or half the true one."""
+    """Adjusted Rand index that is subtracted for each doubling or halving of the true number of clusters."""
     single_weight: float = 0.1
-    """How much it counts whether there is one cluster only."""
-    sharpness: float = 4.0
-    """Of the choice that the regret is of: logits of the predicted scores are multiplied by it."""
+    """Weight of the loss of predicting whether there is one cluster only."""
+    choice_scale: float = 4.0
+    """Factor of the logits in the softmax that the regret is computed with."""
 
     def __post_init__(self) -> None:
-        if min(self.n_columns, self.width, self.depth, self.members) < 1:
-            raise ConfigError(
-                f"n_columns={self.n_columns}, width={self.width}, depth={self.depth} and members={self.members} must "
-                "all be at least 1."
-            )
-        if not 0.0 <= self.hidden_columns < 1.0:
-            raise ConfigError(f"hidden_columns={self.hidden_columns} must be at least 0 and below 1.")
+        check_parameters(self, _CONSTRAINTS, ConfigError)
 
 
 @final
 class JudgeMember(nn.Module):
-    """One network: what is usual about columns goes in, logits come out."""
+    """One network of the ensemble: normalised columns in, logits out."""
 
     def __init__(self, config: JudgeConfig) -> None:
         super().__init__()
@@ -105,7 +117,7 @@ class JudgeMember(nn.Module):
     def forward(
         self, columns: Float[Tensor, "B R C"], valid: Bool[Tensor, "B R"] | None
     ) -> tuple[Float[Tensor, "B R"], Float[Tensor, " B"]]:
-        """Logits of the predicted scores, and of whether the truth is one cluster."""
+        """Return the logits of the predicted scores, and of whether the truth is one cluster."""
         hidden = self.embed(columns)
         for block in self.blocks:
             hidden = hidden + block(hidden, valid)
@@ -116,7 +128,7 @@ class JudgeMember(nn.Module):
 
 @final
 class JudgeModel(nn.Module):
-    """Scores of proposals, from what is known about each and about the others."""
+    """Predicts the scores of candidates from their features, each in the context of the others."""
 
     Config = JudgeConfig
     centre: Tensor
@@ -129,9 +141,9 @@ class JudgeModel(nn.Module):
         self.register_buffer("spread", torch.ones(config.n_columns))
         self.members = nn.ModuleList(JudgeMember(config) for _ in range(config.members))
 
-    def accustom(self, columns: Float[Tensor, "R C"]) -> None:
-        """Learn what is usual in each column, before training; of very many proposals, from every nth one."""
-        columns = columns[:: max(1, len(columns) // ENOUGH)]
+    def fit_normalisation(self, columns: Float[Tensor, "R C"]) -> None:
+        """Set the centre and spread of each column, before training, from at most about 20,000 candidates."""
+        columns = columns[:: max(1, len(columns) // NORMALISATION_CANDIDATES)]
         low, middle, high = torch.quantile(columns.double(), torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
         deviation = columns.double().std(dim=0)
         spread = torch.where(high > low, (high - low) / 2.56, deviation)
@@ -141,154 +153,232 @@ class JudgeModel(nn.Module):
     def forward(
         self, columns: Float[Tensor, "B R C"], valid: Bool[Tensor, "B R"] | None = None
     ) -> tuple[Float[Tensor, "B R"], Float[Tensor, " B"]]:
-        """Logits of the predicted scores of the valid proposals, and of whether the truth is one cluster."""
-        columns = self._usual(columns)
+        """Return the logits of the predicted scores of the candidates, and of whether the truth is one cluster."""
+        columns = self._normalise(columns)
         scores, singles = zip(*(member(columns, valid) for member in self.members), strict=True)
         return torch.stack(scores).mean(dim=0), torch.stack(singles).mean(dim=0)
 
     def loss(self, batch: JudgedBatch, generator: Generator) -> Loss:
-        """Mean loss of the members, each of which has other columns hidden from it.
+        """Average the losses of the members, each with other columns hidden.
 
-        Error of the predicted scores, what is lost by choosing after them, and error about single clusters.
+        They are the error of the predicted scores, the regret of choosing by them, and the error of predicting whether
+        there is one cluster.
         """
-        columns = self._usual(batch.columns)
+        columns = self._normalise(batch.columns)
         losses = []
         for member in self.members:
-            kept = torch.rand((len(columns), 1, columns.shape[2]), generator=generator) >= self.config.hidden_columns
+            kept = torch.rand((len(columns), 1, columns.shape[2]), generator=generator) >= self.config.column_dropout
             losses.append(self._losses(batch, *member(columns * kept.to(columns), batch.valid)))
-        error, regret, doubt = torch.stack(losses).mean(dim=0)
-        total = error + self.config.regret_weight * regret + self.config.single_weight * doubt
-        parts = {"error": error, "regret": regret, "single": doubt}
+        error, regret, single = torch.stack(losses).mean(dim=0)
+        total = error + self.config.regret_weight * regret + self.config.single_weight * single
+        parts = {"error": error, "regret": regret, "single": single}
         return Loss(total, {name: float(part.detach()) for name, part in parts.items()})
 
     def after_step(self) -> None:
-        """Nothing: the gradient says it all."""
+        """No-op."""
 
     def _losses(self, batch: JudgedBatch, logits: Tensor, single: Tensor) -> Float[Tensor, "3"]:
-        """The three kinds of loss of one member."""
-        there = batch.valid & ~batch.single.unsqueeze(1)
+        """Return the three losses of one member."""
+        present = batch.valid & ~batch.single.unsqueeze(1)
         several = (~batch.single).sum().clamp(min=1)
-        truth = batch.score.clamp(0.0, 1.0).masked_fill(~there, 0.0)
+        truth = batch.score.clamp(0.0, 1.0).masked_fill(~present, 0.0)
         error = binary_cross_entropy_with_logits(logits, truth, reduction="none")
         error = error - torch.special.entr(truth) - torch.special.entr(1.0 - truth)  # zero for a perfect prediction
-        error = ((error * there).sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).sum() / several
-        choice = (self.config.sharpness * logits).masked_fill(~batch.valid, -torch.inf).softmax(dim=1)
-        worth = truth - self.config.number_weight * batch.doublings.clamp(max=MOST_DOUBLINGS)
-        best = worth.masked_fill(~batch.valid, -torch.inf).amax(dim=1)
-        regret = ((best - (choice * worth).sum(dim=1)) * ~batch.single).sum() / several
+        error = ((error * present).sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).sum() / several
+        choice = (self.config.choice_scale * logits).masked_fill(~batch.valid, -torch.inf).softmax(dim=1)
+        value = truth - self.config.number_weight * batch.doublings.clamp(max=MAX_DOUBLINGS)
+        best = value.masked_fill(~batch.valid, -torch.inf).amax(dim=1)
+        regret = ((best - (choice * value).sum(dim=1)) * ~batch.single).sum() / several
         return torch.stack((error, regret, binary_cross_entropy_with_logits(single, batch.single.to(single))))
 
-    def _usual(self, columns: Tensor) -> Tensor:
-        return ((columns - self.centre) / self.spread).clamp(-FARTHEST, FARTHEST)
+    def _normalise(self, columns: Tensor) -> Tensor:
+        return ((columns - self.centre) / self.spread).clamp(-MAX_DEVIATION, MAX_DEVIATION)
 
 
-JUDGED_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}
-"""Rows that proposals are made for and judged on."""
-REFINING_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2, "thorough": 3}
-"""Small steps by which the best proposal may be improved."""
+def choose(logits: Floats, n_clusters: Integers, granularity: float = 0.0) -> int:
+    """Return the index of the best candidate with the fewest clusters, of all within the tolerance of the best.
+
+    A positive granularity favours many clusters.
+    """
+    adjusted = logits + granularity * GRANULARITY_BONUS * np.log2(n_clusters)
+    good = adjusted >= adjusted.max() - TOLERANCE
+    return int(np.where(good & (n_clusters == n_clusters[good].min()), adjusted, -np.inf).argmax())
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredCandidates:
+    """Candidates for the same rows, and the judge's prediction of how good each is."""
+
+    features: CandidateFeatures
+    logits: Floats
+    """Logits of the expected adjusted Rand index of each candidate with the true partition."""
+    single_probability: float
+    """Probability that all rows are one cluster."""
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The candidates, in the order in which they were generated."""
+        return self.features.candidates
+
+    @property
+    def space(self) -> Space:
+        """The rows."""
+        return self.features.space
+
+    @property
+    def scores(self) -> Floats:
+        """Expected adjusted Rand index of each candidate with the true partition."""
+        scores: Floats = expit(self.logits)
+        return scores
+
+    def choose(self, granularity: float = 0.0) -> int:
+        """Return the index of the candidate that is chosen; see ``coterie.judged.judge.choose``."""
+        return choose(self.logits, np.array([each.n_clusters for each in self.candidates]), granularity)
+
+    def ranking(self) -> list[int]:
+        """Return the indices of the candidates, the best first."""
+        order: list[int] = np.argsort(-self.logits, kind="stable").tolist()
+        return order
+
+    def best_by_number(self) -> dict[int, int]:
+        """Return the index of the best candidate for each number of clusters, in ascending order of that number."""
+        best: dict[int, int] = {}
+        for index in self.ranking():
+            best.setdefault(self.candidates[index].n_clusters, index)
+        return dict(sorted(best.items()))
+
+    def best_with(self, n_clusters: int) -> Candidate:
+        """Return the best candidate with that number of clusters."""
+        best = self.best_by_number()
+        if n_clusters not in best:
+            raise InputError(
+                f"There is no candidate with n_clusters={n_clusters!r}. Choose one of: {', '.join(map(str, best))}."
+            )
+        return self.candidates[best[n_clusters]]
+
+    def runner_up(self, chosen: int, alike: float) -> int | None:
+        """Return the best candidate whose adjusted Rand index with the chosen one is below `alike`."""
+        agreement = rand_indices(np.stack([each.labels for each in self.candidates]))[chosen]
+        return next((index for index in self.ranking() if agreement[index] < alike), None)
+
+    def shortlist(self, always: int | None, alike: float, at_most: int) -> list[int]:
+        """Return the best candidates, best first, no two of which agree by `alike` or more; `always` is included."""
+        agreement = rand_indices(np.stack([each.labels for each in self.candidates]))
+        kept = [] if always is None else [always]
+        for index in self.ranking():
+            if len(kept) < at_most and (agreement[index, kept] < alike).all():
+                kept.append(index)
+        return sorted(kept, key=lambda index: -self.logits[index])
+
+    def describe(self, index: int) -> dict[str, Any]:
+        """Describe a candidate as plain values."""
+        candidate = self.candidates[index]
+        return {
+            "algorithm": candidate.algorithm,
+            "refined": candidate.refined,
+            "columns": candidate.view,
+            "n_clusters": candidate.n_clusters,
+            "score": float(self.scores[index]),
+        }
+
+    def without_geometry(self) -> "ScoredCandidates":
+        """Return the same without distances, which take much memory."""
+        return replace(self, features=replace(self.features, space=self.space.without_geometry()))
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Refining:
-    """How far to look for something better near the best proposal."""
+class Refinement:
+    """How to search for a better partition near the best candidate."""
 
     rounds: int
-    """Small steps at most."""
+    """Largest number of successive changes."""
     granularity: float
-    """That the best is chosen with."""
+    """That candidates are chosen with."""
     max_clusters: int
-    """No partition with more is looked at."""
+    """No result has more clusters."""
     keep_number: bool
-    """Whether the number of clusters is to stay."""
+    """Whether the number of clusters is fixed."""
 
-    def near(self, rows: Floats, case: Case, chosen: int) -> list[Proposal]:
-        """Partitions one step away from the chosen one that the case does not have."""
-        known = {each.labels.tobytes() for each in case.proposals}
-        near = moved(rows, case.proposals[chosen], max_clusters=self.max_clusters, keep_number=self.keep_number)
+    def find(self, scored: ScoredCandidates) -> list[Candidate]:
+        """Return new partitions one change away from the chosen candidate."""
+        known = {each.labels.tobytes() for each in scored.candidates}
+        chosen = scored.candidates[scored.choose(self.granularity)]
+        near = neighbouring_partitions(
+            scored.space, chosen, max_clusters=self.max_clusters, keep_number=self.keep_number
+        )
         return [each for each in near if each.labels.tobytes() not in known]
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Hearing:
-    """The judge's opinions, and the case that they rest on: much larger, and of use only while more may join it."""
-
-    case: Case
-    opinions: Opinions
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
 class Judge:
-    """The network, and how its predictions are brought to mean what they say."""
+    """The network, the columns that it reads, and the calibration of its logits."""
 
     network: JudgeModel
+    columns: tuple[str, ...]
+    """Names of the columns that it was trained on, in that order. Columns that this version does not compute get the
+    network's centre, which has no effect; an algorithm that it does not know has no one-hot column."""
     slope: float
     offset: float
 
     @classmethod
-    def of(cls, weights: str | Path) -> Self:
-        """The judge of that name or in that file."""
+    def read(cls, weights: str | Path) -> Self:
+        """Read a judge by the name of shipped weights or from a file."""
         tensors, card = load_pretrained(weights)
         if card.get("method") != "judge":
             raise WeightsError(
-                f"judge={str(weights)!r} has weights of the method {card.get('method')!r}, not of a judge. "
-                "Name other weights."
+                f"weights={str(weights)!r} are of the method {card.get('method')!r}, not of a judge. Use other weights."
             )
         try:
             network = build(JudgeModel, from_dict(JudgeModel.Config, card["model"]), Generator())
             network.load_state_dict(tensors)
-            calibration = card["calibration"]
-            if card["columns"] != list(BRIEF):
+            columns, calibration = tuple(card["columns"]), card["calibration"]
+            if len(columns) != network.config.n_columns or set(columns).isdisjoint(column_names()):
                 raise WeightsError(
-                    f"judge={str(weights)!r} reads {network.config.n_columns} numbers about a proposal, and not the "
-                    f"{len(BRIEF)} that this version lays before it. Train it again from its recipe."
+                    f"weights={str(weights)!r} were trained on columns that this version does not compute. Train the "
+                    "judge again from its recipe."
                 )
-            return cls(network.eval(), float(calibration["slope"]), float(calibration["offset"]))
+            return cls(network.eval(), columns, float(calibration["slope"]), float(calibration["offset"]))
         except (KeyError, RuntimeError) as error:
-            raise WeightsError(f"judge={str(weights)!r} lacks part of a judge ({error}). Save it again.") from error
+            raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
 
     @classmethod
-    def called(cls, weights: str | Path) -> "Judge":
-        """As ``of``, but one that ships is read once only."""
-        if not isinstance(weights, str | Path):
-            raise InputError(f"judge={weights!r} must be the name of weights that ship, or the path of a file.")
-        return _shipped_judge(str(weights)) if weights in pretrained_names("judge") else cls.of(weights)
+    def load(cls, weights: str | Path) -> "Judge":
+        """Read a judge; shipped ones are read only once."""
+        return _read_shipped(str(weights)) if weights in pretrained_names("judge") else cls.read(weights)
 
-    def opinions(self, rows: Floats, proposals: Sequence[Proposal], refining: Refining | None = None) -> Opinions:
-        """What the judge thinks of the proposals for the rows; there is at least one."""
-        return self.hearing(rows, proposals, refining).opinions
+    def score(
+        self, x: Floats | Space, candidates: Sequence[Candidate], refinement: Refinement | None = None
+    ) -> ScoredCandidates:
+        """Score candidates, of which there is at least one.
 
-    def hearing(self, rows: Floats, proposals: Sequence[Proposal], refining: Refining | None = None) -> Hearing:
-        """The same with the case.
-
-        To refine, partitions near the best join the others, as long as one of them is preferred to all.
+        With a refinement, partitions near the chosen one are added while one of them is chosen over all others.
         """
-        hearing = self._heard(rows, Case.of(rows, proposals))
-        if refining is None:
-            return hearing
-        for _ in range(refining.rounds):
-            near = refining.near(rows, hearing.case, hearing.opinions.choice(refining.granularity))
+        scored = self._score(CandidateFeatures.compute(x, candidates))
+        for _ in range(0 if refinement is None else refinement.rounds):
+            near = refinement.find(scored)
             if not near:
                 break
-            larger = self.joined(hearing, near)
-            if larger.opinions.choice(refining.granularity) < len(hearing.case.proposals):
+            extended = self.extend(scored, near)
+            if extended.choose(refinement.granularity) < len(scored.candidates):
                 break
-            hearing = larger
-        return hearing
+            scored = extended
+        return scored
 
-    def joined(self, hearing: Hearing, others: Sequence[Proposal]) -> Hearing:
-        """All judged again, with further proposals for the same rows, at least one, at the end."""
-        return self._heard(hearing.opinions.rows, hearing.case.joined_by(others))
+    def extend(self, scored: ScoredCandidates, others: Sequence[Candidate]) -> ScoredCandidates:
+        """Score all candidates again, with at least one more at the end."""
+        return self._score(scored.features.extended(others))
 
     @torch.no_grad()
-    def _heard(self, rows: Floats, case: Case) -> Hearing:
-        logits, single = self.network(torch.from_numpy(case.brief()).unsqueeze(0))
+    def _score(self, features: CandidateFeatures) -> ScoredCandidates:
+        neutral = dict(zip(self.columns, self.network.centre.tolist(), strict=True))
+        logits, single = self.network(torch.from_numpy(features.select(neutral)).unsqueeze(0))
         calibrated = self.slope * logits.squeeze(0).double().numpy() + self.offset
-        return Hearing(case, Opinions(rows, list(case.proposals), calibrated, float(single.sigmoid())))
+        return ScoredCandidates(features, calibrated, float(single.sigmoid()))
 
 
 @cache
-def _shipped_judge(name: str) -> Judge:
-    return Judge.of(name)
+def _read_shipped(name: str) -> Judge:
+    return Judge.read(name)

@@ -1,110 +1,126 @@
-"""k-means along a ladder of numbers of clusters."""
+"""Compact clusters: k-means and Gaussian mixtures, started from Ward's clusters."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.cluster.hierarchy import fcluster
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
-from coterie.judged.candidates.candidate import Labels
-from coterie.judged.space import Floats
+from coterie.judged.space import Floats, Geometry, Labels
 
-_MOST_ROUNDS = 60
+Covariance = Literal["full", "diagonal", "shared"]
 
-
-def k_means_from(x: Floats, starts: Iterable[Labels]) -> Iterator[Labels]:
-    """Improve partitions, such as Ward's, by k-means from the means of their clusters."""
-    for start in starts:
-        yield _k_means(x, cluster_means(x, start), seed=0)
+_MAX_ITERATIONS = 60
+_MIN_VARIANCE = 1e-4  # over the mean variance of the columns
+_PRIOR_ROWS = 0.1  # per dimension: weight of the overall variances in those of a cluster
+_CONVERGED = 1e-2
 
 
-def k_means_plus_plus(x: Floats, ks: Iterable[int], seed: int) -> Iterator[Labels]:
-    """k-means from rows drawn apart from one another."""
+def ward(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
+    """Cut the dendrogram of Ward's linkage into each number of clusters."""
     for k in ks:
-        yield _k_means(x, k, seed)
+        yield fcluster(geometry.merges("ward"), k, criterion="maxclust").astype(np.int64)
+
+
+def k_means(geometry: Geometry, ks: Sequence[int], *, seed: int, random_starts: bool = False) -> Iterator[Labels]:
+    """Run k-means from Ward's clusters, or from k-means++ with the seed."""
+    for k in ks:
+        yield _fit_k_means(geometry.rows, k, seed) if random_starts else _k_means_from_ward(geometry, k)
+
+
+def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covariance, steps: int) -> Iterator[Labels]:
+    """Fit a Gaussian mixture by EM from the clusters of k-means, where there are enough rows for it."""
+    n, d = geometry.rows.shape
+    starts = [_k_means_from_ward(geometry, k) for k in ks if has_enough_rows(n, d, k, covariance)]
+    return improve_by_mixture(geometry.rows, starts, covariance, steps)
+
+
+def _k_means_from_ward(geometry: Geometry, k: int) -> Labels:
+    def compute() -> Labels:
+        (start,) = ward(geometry, [k])
+        (labels,) = improve_by_k_means(geometry.rows, [start])
+        return labels
+
+    return geometry.cached(("k-means", k), compute)
+
+
+def improve_by_k_means(x: Floats, starts: Iterable[Labels]) -> Iterator[Labels]:
+    """Run k-means from the cluster means of each partition."""
+    for start in starts:
+        yield _fit_k_means(x, cluster_means(x, start), seed=0)
 
 
 def cluster_means(x: Floats, labels: Labels) -> Floats:
-    """Mean (K, D) of each cluster; the labels may have gaps, and are taken in their order."""
+    """Return the mean (K, D) of each cluster, in the order of the labels, which may have gaps."""
     _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     means: Floats = (np.eye(len(sizes))[inverse].T @ x) / sizes[:, None]
     return means
 
 
-def _k_means(x: Floats, start: Floats | int, seed: int) -> Labels:
+def _fit_k_means(x: Floats, start: Floats | int, seed: int) -> Labels:
     k, init = (start, "k-means++") if isinstance(start, int) else (len(start), start)
-    model = KMeans(k, init=init, n_init=1, max_iter=_MOST_ROUNDS, random_state=seed)
+    model = KMeans(k, init=init, n_init=1, max_iter=_MAX_ITERATIONS, random_state=seed)
     with warnings.catch_warnings():
-        # It warns where it ends with fewer clusters than asked for; what it ends with is a proposal all the same.
+        # It warns when it ends with fewer clusters than asked for; the result is a valid candidate all the same.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels: Labels = model.fit(x).labels_.astype(np.int64)
     return labels
 
 
-Covariance = Literal["full", "diagonal", "shared"]
-
-_SMALLEST_VARIANCE = 1e-4  # over the mean variance of the columns
-_PRIOR_ROWS = 0.1  # per dimension: weight of the overall variances in those of a cluster
-_SETTLED = 1e-2
-
-
-def mixtures_from(x: Floats, starts: Iterable[Labels], covariance: Covariance, steps: int) -> Iterator[Labels]:
-    """Fit a mixture from each partition; yield the likeliest component of every row."""
-    moments = Moments(x, covariance)
-    for start in starts:
-        clusters, labels = np.unique(start, return_inverse=True)
-        yield _climb(moments, np.eye(len(clusters))[labels], steps)
-
-
-def enough_rows(n: int, d: int, k: int, covariance: Covariance) -> bool:
-    """Whether k clusters of n rows in d dimensions can each have such a covariance."""
+def has_enough_rows(n: int, d: int, k: int, covariance: Covariance) -> bool:
+    """Return whether n rows suffice for k clusters with such covariances in d dimensions."""
     return n >= 3 * k * (d + 1) if covariance == "full" else n >= 3 * k
 
 
-def _climb(moments: "Moments", responsibilities: Floats, steps: int) -> Labels:
-    for _ in range(steps):
-        updated = softmax(moments.design @ moments.coefficients(responsibilities))
-        settled = np.abs(updated - responsibilities).max() < _SETTLED
-        responsibilities = updated
-        if settled:
-            break
-    labels: Labels = responsibilities.argmax(axis=1)
-    return labels
+def improve_by_mixture(x: Floats, starts: Iterable[Labels], covariance: Covariance, steps: int) -> Iterator[Labels]:
+    """Fit a mixture from each partition by EM; yield the most probable component of every row."""
+    moments = GaussianMoments(x, covariance)
+    for start in starts:
+        clusters, labels = np.unique(start, return_inverse=True)
+        responsibilities = np.eye(len(clusters))[labels]
+        for _ in range(steps):
+            updated = softmax(moments.design @ moments.coefficients(responsibilities))
+            converged = np.abs(updated - responsibilities).max() < _CONVERGED
+            responsibilities = updated
+            if converged:
+                break
+        yield responsibilities.argmax(axis=1)
 
 
 def softmax(logits: Floats) -> Floats:
-    """Shares (N, K) of each row in proportion to the exponential of its entries."""
-    shares: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
+    """Compute the softmax of each row."""
+    result: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
+    result /= result.sum(axis=1, keepdims=True)
+    return result
 
 
 @final
-class Moments:
-    """Rows with their products, so that each half of a step is one product of matrices.
+class GaussianMoments:
+    """Rows with the products of their columns, so that each half of an EM step is one matrix product.
 
-    The design's weighted sums are all that the covariances need, and a Gaussian's log density is linear in it. That
-    makes a step some ten times cheaper than one that whitens the rows by every component in turn.
+    The weighted sums of the design are sufficient statistics of the covariances, and a Gaussian's log density is linear
+    in it. That makes a step some ten times cheaper than whitening the rows by every component in turn.
     """
 
     def __init__(self, x: Floats, covariance: Covariance) -> None:
         self.covariance = covariance
         self.centre = x.mean(axis=0)
         self.d = x.shape[1]
-        self.design = design(x - self.centre, covariance)
+        self.design = quadratic_design(x - self.centre, covariance)
         variances = ((x - self.centre) ** 2).mean(axis=0)
-        least = _SMALLEST_VARIANCE * (float(variances.mean()) or 1.0)  # of equal rows, any will do
-        self.rows, self.columns = _products(self.d, covariance)
+        smallest = _MIN_VARIANCE * (float(variances.mean()) or 1.0)  # if all rows are equal, any will do
+        self.rows, self.columns = _column_pairs(self.d, covariance)
         on_diagonal = self.rows == self.columns
-        self.factor = np.where(on_diagonal, -0.5, -1.0)  # pairs i < j stand for two entries of a matrix
+        self.factor = np.where(on_diagonal, -0.5, -1.0)  # a pair i < j stands for two entries of a matrix
         self.prior = np.where(on_diagonal, variances[self.rows], 0.0)
-        self.floor = np.where(on_diagonal, least, 0.0)
+        self.floor = np.where(on_diagonal, smallest, 0.0)
 
     def coefficients(self, responsibilities: Floats) -> Floats:
-        """Coefficients (P, K) of the log of each component's share times its density, up to a constant."""
+        """Return the coefficients (P, K) of each component's log joint density, up to a constant."""
         sums = responsibilities.T @ self.design
         sizes = np.maximum(sums[:, 0], 1e-9)
         means = sums[:, 1 : self.d + 1] / sizes[:, None]
@@ -125,7 +141,7 @@ class Moments:
         return np.concatenate([constant[:, None], linear, quadratic], axis=1).T
 
     def _regularised(self, scatter: Floats, sizes: Floats) -> Floats:
-        """Covariances (K or 1, pairs), kept from being singular by some rows' worth of the overall variances."""
+        """Return covariances (K or 1, pairs), kept regular by some rows' worth of the overall variances."""
         weight = _PRIOR_ROWS * (self.d + 1)
         prior = self.prior * len(sizes) ** (-2.0 / self.d)
         if self.covariance == "shared":
@@ -140,13 +156,13 @@ class Moments:
         return matrices
 
 
-def design(centred: Floats, covariance: Covariance) -> Floats:
-    """Columns 1, x_i and x_i x_j (i <= j; only i = j for diagonal covariances) of rows (N, D)."""
-    rows, columns = _products(centred.shape[1], covariance)
+def quadratic_design(centred: Floats, covariance: Covariance) -> Floats:
+    """Return the columns 1, x_i and x_i x_j (i <= j; only i = j for diagonal covariances) of rows (N, D)."""
+    rows, columns = _column_pairs(centred.shape[1], covariance)
     products = centred[:, rows] * centred[:, columns]
     return np.concatenate([np.ones((len(centred), 1)), centred, products], axis=1)
 
 
-def _products(d: int, covariance: Covariance) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _column_pairs(d: int, covariance: Covariance) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     pairs = np.diag_indices(d) if covariance == "diagonal" else np.triu_indices(d)
     return pairs[0], pairs[1]

@@ -1,259 +1,361 @@
-"""Many partitions of the same rows, from classical algorithms on several forms of the columns."""
+"""The candidate algorithms, each declared once, and the candidate partitions that they generate.
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Literal, Self, final
+To add an algorithm, write a function ``generate(geometry, ks, **settings)`` that yields integer labels (N,), and
+register it; nothing else has to change, and code outside the package can do the same:
+
+>>> import numpy as np
+>>> def halves(geometry, ks):
+...     yield (geometry.rows[:, 0] > np.median(geometry.rows[:, 0])).astype(np.int64)
+>>> register(Algorithm("halves", halves))
+>>> found = generate_candidates(np.random.default_rng(0).normal(size=(50, 2)), effort="fast", seed=0)
+>>> "halves" in {candidate.algorithm for candidate in found}
+True
+>>> del ALGORITHMS["halves"]
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, final
 
 import numpy as np
+import numpy.typing as npt
 
-from coterie.judged.candidates.candidate import Algorithm, Labels, Proposal, distinct
-from coterie.judged.candidates.density import density_modes, density_peaks, hdbscan
-from coterie.judged.candidates.kmeans import Covariance, enough_rows, k_means_from, k_means_plus_plus, mixtures_from
-from coterie.judged.candidates.linkage import genie_cuts, linkage_cuts, single_cuts
-from coterie.judged.candidates.spectral import spectral
-from coterie.judged.space import Floats, ViewGeometry, views_of
+from coterie.errors import InputError
+from coterie.judged.candidates.graphs import (
+    density_modes,
+    density_peaks,
+    genie,
+    hdbscan,
+    linkage_cuts,
+    single_linkage,
+    spectral,
+)
+from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, ward
+from coterie.judged.space import Floats, Labels, Space
 
-_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
+Effort = Literal["fast", "balanced", "thorough"]
+EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced", "thorough")
+MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 4, "thorough": 4}
+"""Number of views of the columns that algorithms run on."""
+
+_FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
 _GROWTH = 1.15
 
 
-def ladder(n: int, n_distinct: int, max_clusters: int, *, wide: bool = False) -> tuple[int, ...]:
-    """Numbers of clusters from 2 up, each one at first, then thinning out.
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A partition of the rows that some algorithm generated.
+
+    Attributes
+    ----------
+    labels : int64 array (N,)
+        Cluster of each row, 0 to ``n_clusters - 1``, all in use, the largest cluster first; ties by first row.
+    n_clusters : int
+        Number of clusters.
+    algorithm : str
+        Name of the algorithm, such as "Ward linkage".
+    view : str
+        The view of the columns that it ran on, such as "standardised".
+    rule : str
+        How new rows are assigned to its clusters: "centres", "gaussians" or "neighbours".
+    refined : bool
+        Whether it was derived from a candidate of that algorithm by refinement.
+    """
+
+    labels: Labels
+    n_clusters: int
+    algorithm: str
+    view: str
+    rule: str
+    refined: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.algorithm} on {self.view} columns"
+
+
+def order_by_size(labels: npt.NDArray[np.integer]) -> tuple[Labels, int]:
+    """Renumber clusters from the largest down, ties by first occurrence; return the labels and their number."""
+    found, first, inverse, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
+    order = np.lexsort((first, -sizes))
+    rank = np.empty(len(found), dtype=np.int64)
+    rank[order] = np.arange(len(found))
+    return rank[inverse], len(found)
+
+
+Settings = Mapping[str, Any]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """How often an algorithm runs on one view, and with which settings."""
+
+    settings: tuple[Settings, ...] = ({},)
+    """Keyword arguments of each run."""
+    fine: bool = False
+    """Whether the numbers of clusters are in fine steps instead of wide ones."""
+
+
+OFF: Final = Runs(())
+"""The algorithm does not run."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Algorithm:
+    """A source of candidate partitions.
+
+    Attributes
+    ----------
+    name : str
+        Shown to users; judges know algorithms by it, and score those that they do not know by their features alone.
+    generate : callable
+        ``generate(geometry, ks, **settings)`` yields integer labels (N,), usually one array for each k of ``ks``. Every
+        distinct value is a cluster. ``geometry`` is a ``coterie.judged.space.Geometry``; its ``rows`` are (N, D).
+    rule : str
+        How new rows are assigned: "centres" (nearest mean), "gaussians" (most probable) or "neighbours" (vote).
+    runs : dict of effort to (Runs, Runs)
+        What is run on the standardised columns, and on every other view; by default once on each view.
+    max_clusters : int, optional
+        Largest number of clusters that it is asked for, unless a larger one was given by the user.
+    seeded : bool
+        Whether ``generate`` takes a ``seed`` too.
+    """
+
+    name: str
+    generate: Callable[..., Iterable[npt.NDArray[np.integer]]]
+    rule: str = "neighbours"
+    runs: Mapping[Effort, tuple[Runs, Runs]] = field(default_factory=lambda: dict.fromkeys(EFFORTS, (Runs(), Runs())))
+    max_clusters: int | None = None
+    seeded: bool = False
+
+    def select_ks(self, steps: "ClusterNumbers", *, fine: bool) -> Sequence[int]:
+        """Return the numbers of clusters to ask for."""
+        ks = steps.fine if fine else steps.wide
+        largest = self.max_clusters or ks[-1]
+        return [k for k in ks if k <= largest or len(ks) == 1]  # a number given by the user is always tried
+
+
+ALGORITHMS: Final[dict[str, Algorithm]] = {}
+"""All candidate algorithms by name, in the order in which they run."""
+
+
+def register(*algorithms: Algorithm) -> None:
+    """Add algorithms, which then take part in every fit, in the assignment of new rows and in the report.
+
+    Raises
+    ------
+    InputError
+        If the name is taken.
+    """
+    for algorithm in algorithms:
+        if algorithm.name in ALGORITHMS:
+            raise InputError(f"A candidate algorithm {algorithm.name!r} is registered already. Choose another name.")
+        ALGORITHMS[algorithm.name] = algorithm
+
+
+def _runs(*settings: Settings, fine: bool = False) -> Runs:
+    return Runs(settings or ({},), fine)
+
+
+def _mixture_runs(covariance: str, steps: int, *, fine: bool = False) -> Runs:
+    return _runs({"covariance": covariance, "steps": steps}, fine=fine)
+
+
+def _genie_runs(*ginis: float, leafless: tuple[float, ...] = (), fine: bool = False) -> Runs:
+    smoothed = ({"gini": gini, "skip_leaves": True} for gini in leafless)
+    return _runs(*({"gini": gini} for gini in ginis), *smoothed, fine=fine)
+
+
+def _hdbscan_runs(*sizes: int, selections: tuple[str, ...] = ("eom", "leaf")) -> Runs:
+    return _runs(*({"min_size": size, "selection": selection} for size in sizes for selection in selections))
+
+
+def _spectral_runs(*neighbours: int, fine: bool = False) -> Runs:
+    return _runs(*({"n_neighbours": count} for count in neighbours), fine=fine)
+
+
+def _by_effort(fast: Runs, fast_other: Runs, balanced: Runs, balanced_other: Runs, thorough: Runs) -> dict[Effort, Any]:
+    """Return what is run on the standardised columns and on other views; "thorough" does not distinguish them."""
+    return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other), "thorough": (thorough, thorough)}
+
+
+_ONCE, _FINE = Runs(), Runs(fine=True)
+register(
+    Algorithm("Ward linkage", ward, runs=_by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
+    Algorithm(
+        "k-means",
+        k_means,
+        rule="centres",
+        runs=_by_effort(_ONCE, _ONCE, _FINE, _ONCE, _runs({}, {"random_starts": True}, fine=True)),
+        seeded=True,
+    ),
+    Algorithm(
+        "Gaussian mixture",
+        gaussian_mixture,
+        rule="gaussians",
+        runs=_by_effort(
+            _mixture_runs("full", 8),
+            OFF,
+            _mixture_runs("full", 25),
+            _mixture_runs("full", 12),
+            _mixture_runs("full", 40, fine=True),
+        ),
+        max_clusters=30,  # each has many parameters
+    ),
+    Algorithm(
+        "Gaussian mixture, diagonal",
+        gaussian_mixture,
+        rule="gaussians",
+        runs=_by_effort(
+            OFF, OFF, _mixture_runs("diagonal", 25), _mixture_runs("diagonal", 12), _mixture_runs("diagonal", 40)
+        ),
+    ),
+    Algorithm(
+        "Gaussian mixture, shared shape",
+        gaussian_mixture,
+        rule="gaussians",
+        runs=_by_effort(_mixture_runs("shared", 8), OFF, _mixture_runs("shared", 25), OFF, _mixture_runs("shared", 40)),
+        max_clusters=12,  # clusters of equal shape are most often the few classes of a table
+    ),
+    Algorithm(
+        "average linkage",
+        linkage_cuts,
+        runs=_by_effort(OFF, OFF, _runs({"method": "average"}), OFF, _runs({"method": "average"}, fine=True)),
+    ),
+    Algorithm("complete linkage", linkage_cuts, runs=_by_effort(OFF, OFF, OFF, OFF, _runs({"method": "complete"}))),
+    Algorithm(
+        "single linkage",
+        single_linkage,
+        runs=_by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE),
+        max_clusters=12,  # with more it only separates single rows
+    ),
+    Algorithm(
+        "Genie linkage",
+        genie,
+        runs=_by_effort(
+            _genie_runs(0.3),
+            _genie_runs(0.3),
+            _genie_runs(0.3, 0.5, leafless=(0.3,)),
+            _genie_runs(0.3),
+            _genie_runs(0.3, 0.5, leafless=(0.3, 0.5), fine=True),
+        ),
+    ),
+    Algorithm(
+        "HDBSCAN",
+        hdbscan,
+        runs=_by_effort(
+            OFF,
+            OFF,
+            _hdbscan_runs(5, 12, 30),
+            _hdbscan_runs(10, selections=("eom",)),
+            _hdbscan_runs(5, 10, 20, 40),
+        ),
+    ),
+    Algorithm(
+        "spectral",
+        spectral,
+        runs=_by_effort(
+            _spectral_runs(10), OFF, _spectral_runs(8, 20), _spectral_runs(10), _spectral_runs(7, 15, 30, fine=True)
+        ),
+        max_clusters=30,  # each needs an eigenvector
+        seeded=True,
+    ),
+    Algorithm("density peaks", density_peaks, runs=_by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
+    Algorithm("density modes", density_modes, runs=_by_effort(_ONCE, OFF, _ONCE, _ONCE, _ONCE)),
+)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClusterNumbers:
+    """Numbers of clusters that algorithms are asked for, in fine and in wide steps."""
+
+    fine: tuple[int, ...]
+    wide: tuple[int, ...]
+
+    @classmethod
+    def choose(cls, n: int, n_distinct: int, max_clusters: int, n_clusters: int | None) -> "ClusterNumbers":
+        """Return both sequences; only `n_clusters` if it is given."""
+        if n_clusters is not None:
+            return cls((n_clusters,), (n_clusters,))
+        return cls(*(cluster_numbers(n, n_distinct, max_clusters, wide=wide) for wide in (False, True)))
+
+
+def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, wide: bool = False) -> tuple[int, ...]:
+    """Return numbers of clusters from 2 up, first every one, then in growing steps.
 
     Parameters
     ----------
     n : int
-        Number of rows; clusters of two rows on average are the smallest worth proposing.
+        Number of rows; clusters have at least two rows on average.
     n_distinct : int
-        Number of rows that differ.
+        Number of distinct rows.
     max_clusters : int
         Largest number wanted.
     wide : bool
         Take wider steps.
     """
     highest = min(max_clusters, max(2, n // 2), n_distinct)
-    steps = list(_WIDE_STEPS if wide else _STEPS)
+    steps = list(_WIDE_STEPS if wide else _FINE_STEPS)
     growth = _GROWTH**2 if wide else _GROWTH
     while steps[-1] < highest:
         steps.append(round(steps[-1] * growth))
     return tuple(k for k in steps if k <= highest)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Ladders:
-    """Numbers of clusters in fine and in wide steps."""
-
-    fine: tuple[int, ...]
-    wide: tuple[int, ...]
-
-    @classmethod
-    def of(cls, n: int, n_distinct: int, max_clusters: int, n_clusters: int | None) -> Self:
-        """Both ladders; `n_clusters` alone, if it is given."""
-        if n_clusters is not None:
-            return cls((n_clusters,), (n_clusters,))
-        return cls(*(ladder(n, n_distinct, max_clusters, wide=wide) for wide in (False, True)))
-
-
-Effort = Literal["fast", "balanced", "thorough"]
-
-# Beyond, single linkage does little but set rows apart, eigenvectors are many, and so are parameters of mixtures;
-# that all clusters have the same shape is most often so of the few classes of a table.
-_MOST_CLUSTERS: dict[Algorithm, int] = {
-    "single linkage": 12,
-    "spectral": 30,
-    "Gaussian mixture": 30,
-    "Gaussian mixture, shared shape": 12,
-}
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run on one view. Numbers of clusters are taken in wide steps, but for what is named in `fine`."""
-
-    fine: frozenset[Algorithm] = frozenset()
-    ward: bool = True
-    restarts: int = 0  # of k-means, besides the start from Ward's clusters
-    mixtures: tuple[Covariance, ...] = ()
-    em_steps: int = 12
-    linkages: tuple[Literal["average", "complete"], ...] = ()
-    single: bool = False
-    ginis: tuple[float, ...] = (0.3,)
-    leafless_ginis: tuple[float, ...] = ()
-    hdbscan_sizes: tuple[int, ...] = ()
-    selections: tuple[Literal["eom", "leaf"], ...] = ("eom",)
-    spectral_neighbours: tuple[int, ...] = ()
-    peaks: bool = False
-    modes: bool = False
-
-    def ks(self, algorithm: Algorithm, ladders: Ladders) -> Sequence[int]:
-        """Numbers of clusters that an algorithm is asked for."""
-        rungs = ladders.fine if algorithm in self.fine else ladders.wide
-        most = _MOST_CLUSTERS.get(algorithm, rungs[-1])
-        return [k for k in rungs if k <= most or len(rungs) == 1]  # a number that was asked for is always tried
-
-
-_THOROUGH = Plan(
-    fine=frozenset({"k-means", "Ward linkage", "Genie linkage", "Gaussian mixture", "average linkage", "spectral"}),
-    restarts=1,
-    mixtures=("full", "diagonal", "shared"),
-    em_steps=40,
-    linkages=("average", "complete"),
-    single=True,
-    ginis=(0.3, 0.5),
-    leafless_ginis=(0.3, 0.5),
-    hdbscan_sizes=(5, 10, 20, 40),
-    selections=("eom", "leaf"),
-    spectral_neighbours=(7, 15, 30),
-    peaks=True,
-    modes=True,
-)
-PLANS: dict[Effort, tuple[Plan, Plan]] = {
-    "fast": (
-        Plan(mixtures=("full", "shared"), em_steps=8, single=True, spectral_neighbours=(10,), modes=True),
-        Plan(ward=False),
-    ),
-    "balanced": (
-        Plan(
-            fine=frozenset({"k-means", "Ward linkage"}),
-            mixtures=("full", "diagonal", "shared"),
-            em_steps=25,
-            linkages=("average",),
-            single=True,
-            ginis=(0.3, 0.5),
-            leafless_ginis=(0.3,),
-            hdbscan_sizes=(5, 12, 30),
-            selections=("eom", "leaf"),
-            spectral_neighbours=(8, 20),
-            peaks=True,
-            modes=True,
-        ),
-        Plan(ward=False, mixtures=("full", "diagonal"), hdbscan_sizes=(10,), spectral_neighbours=(10,), modes=True),
-    ),
-    "thorough": (_THOROUGH, _THOROUGH),
-}
-"""By effort: what is run on the standardised columns, and on each other form of them."""
-MOST_VIEWS: dict[Effort, int] = {"fast": 2, "balanced": 4, "thorough": 4}
-"""How many forms of the columns are looked at."""
-
-
-_MIXTURES: dict[Covariance, Algorithm] = {
-    "full": "Gaussian mixture",
-    "diagonal": "Gaussian mixture, diagonal",
-    "shared": "Gaussian mixture, shared shape",
-}
-_LINKAGES: dict[Literal["average", "complete"], Algorithm] = {
-    "average": "average linkage",
-    "complete": "complete linkage",
-}
-_SMOOTHING = 5  # neighbours by which the density at a row is judged
-_MODE_SMOOTHING = 10  # modes need a smoother density
-
-Run = tuple[Algorithm, Iterable[Labels]]
-
-
-def propose(
-    x: Floats,
+def generate_candidates(
+    x: Floats | Space,
     *,
     effort: Effort,
     max_clusters: int = 50,
     n_clusters: int | None = None,
     seed: int,
-    on_progress: Callable[[str], None] | None = None,
-) -> list[Proposal]:
-    """Propose partitions of the same rows into many numbers of clusters.
+    on_stage: Callable[[str], None] | None = None,
+) -> list[Candidate]:
+    """Partition the rows by all algorithms, into many numbers of clusters, on several views of the columns.
 
     Parameters
     ----------
-    x : float64 array (N, D)
-        Rows in their original units, finite, at most some 2,000: distances of all pairs are held.
+    x : float64 array (N, D) or Space
+        Finite rows in their original units, at most some 2,000, since all distances are held in memory.
     effort : {"fast", "balanced", "thorough"}
-        How many algorithms see how many forms of the columns.
-    max_clusters : int, default 50
-        No proposal has more clusters.
+        How many algorithms run on how many views.
+    max_clusters : int
+        No candidate has more clusters.
     n_clusters : int, optional
-        If given, every proposal has exactly as many.
+        If given, every candidate has exactly this number of clusters.
     seed : int
-        Seed of restarts; equal seeds give equal proposals.
-    on_progress : callable, optional
-        Called with a few words as each algorithm begins.
+        Seed of random starts.
+    on_stage : callable, optional
+        Called with the name of the algorithm and the view, such as "k-means, standardised columns", before each run.
 
     Returns
     -------
-    list of Proposal
-        No two alike. Empty where nothing can be proposed, such as when all rows are equal, or when fewer rows
-        differ than `n_clusters`.
+    list of Candidate
+        All distinct. Empty if there are none, such as when all rows are equal, or fewer than `n_clusters` are distinct.
     """
-    if len(x) < 2:
-        return []
-    views = list(views_of(np.asarray(x, dtype=np.float64)).items())[: MOST_VIEWS[effort]]
-    n_distinct = len(np.unique(views[0][1], axis=0))
+    space = Space.of(x)
     lowest, highest = (2, max_clusters) if n_clusters is None else (n_clusters, n_clusters)
-    if n_distinct < max(2, lowest):
+    if len(space.x) < 2 or (n_distinct := len(np.unique(space.standardised.rows, axis=0))) < max(2, lowest):
         return []
-    ladders = Ladders.of(len(x), n_distinct, max_clusters, n_clusters)
-    tell = on_progress or (lambda _: None)
-
-    def partitions() -> Iterator[tuple[Algorithm, str, Labels]]:
-        for position, (name, rows) in enumerate(views):
-            plan = PLANS[effort][min(position, 1)]
-            for algorithm, proposed in _runs(ViewGeometry.of(rows), plan, ladders, seed):
-                tell(f"{algorithm}, {name} columns")
-                for labels in proposed:
-                    yield algorithm, name, labels
-
-    return distinct(partitions(), accepted=range(lowest, highest + 1))
-
-
-def _runs(geometry: ViewGeometry, plan: Plan, ladders: Ladders, seed: int) -> Iterator[Run]:
-    """Yield each algorithm of a plan with its partitions, which are made as they are asked for."""
-    yield from _compact_runs(geometry, plan, ladders, seed)
-    yield from _linked_runs(geometry, plan, ladders)
-    yield from _dense_runs(geometry, plan, ladders, seed)
-
-
-def _compact_runs(geometry: ViewGeometry, plan: Plan, ladders: Ladders, seed: int) -> Iterator[Run]:
-    """Ward's clusters, k-means from them, and mixtures from those."""
-    n, d = geometry.x.shape
-    names: list[Algorithm] = ["Ward linkage", "k-means", *(_MIXTURES[covariance] for covariance in plan.mixtures)]
-    every = sorted({k for name in names for k in plan.ks(name, ladders)})
-    ward = dict(zip(every, linkage_cuts(geometry, "ward", every), strict=True))
-    if plan.ward:
-        yield "Ward linkage", [ward[k] for k in plan.ks("Ward linkage", ladders)]
-    means = dict(zip(every, k_means_from(geometry.x, (ward[k] for k in every)), strict=True))
-    yield "k-means", [means[k] for k in plan.ks("k-means", ladders)]
-    for restart in range(plan.restarts):
-        yield "k-means", k_means_plus_plus(geometry.x, plan.ks("k-means", ladders), seed + restart)
-    for covariance in plan.mixtures:
-        algorithm = _MIXTURES[covariance]
-        starts = [means[k] for k in plan.ks(algorithm, ladders) if enough_rows(n, d, k, covariance)]
-        yield algorithm, mixtures_from(geometry.x, starts, covariance, plan.em_steps)
-
-
-def _linked_runs(geometry: ViewGeometry, plan: Plan, ladders: Ladders) -> Iterator[Run]:
-    """Clusters that merge by the distances between their rows."""
-    for method in plan.linkages:
-        algorithm = _LINKAGES[method]
-        yield algorithm, linkage_cuts(geometry, method, plan.ks(algorithm, ladders))
-    if plan.single:
-        yield "single linkage", single_cuts(geometry.tree, plan.ks("single linkage", ladders))
-    for gini in plan.ginis:
-        yield "Genie linkage", genie_cuts(geometry.tree, plan.ks("Genie linkage", ladders), gini=gini)
-    for gini in plan.leafless_ginis:
-        tree = geometry.smoothed_tree(_SMOOTHING)
-        yield "Genie linkage", genie_cuts(tree, plan.ks("Genie linkage", ladders), gini=gini, skip_leaves=True)
-
-
-def _dense_runs(geometry: ViewGeometry, plan: Plan, ladders: Ladders, seed: int) -> Iterator[Run]:
-    """Regions of many rows near one another, and graphs of neighbours."""
-    for size in plan.hdbscan_sizes:
-        for selection in plan.selections:
-            yield "HDBSCAN", hdbscan(geometry, size, selection, min(size, _SMOOTHING))
-    for count in plan.spectral_neighbours:
-        yield "spectral", spectral(geometry, plan.ks("spectral", ladders), count, seed)
-    if plan.peaks:
-        yield "density peaks", density_peaks(geometry, plan.ks("density peaks", ladders), _SMOOTHING)
-    if plan.modes:
-        yield "density modes", density_modes(geometry, plan.ks("density modes", ladders), _MODE_SMOOTHING)
+    numbers = ClusterNumbers.choose(len(space.x), n_distinct, max_clusters, n_clusters)
+    found: dict[bytes, Candidate] = {}  # the first of equal partitions is kept
+    for position, view in enumerate(space.views[: MAX_VIEWS[effort]]):
+        geometry = space.geometry(view.name)
+        for algorithm in ALGORITHMS.values():
+            runs = algorithm.runs[effort][min(position, 1)]
+            ks = algorithm.select_ks(numbers, fine=runs.fine)
+            for settings in runs.settings:
+                if on_stage is not None:
+                    on_stage(f"{algorithm.name}, {view.name} columns")
+                seeds = {"seed": seed} if algorithm.seeded else {}
+                for labels in algorithm.generate(geometry, ks, **seeds, **settings):
+                    ordered, k = order_by_size(labels)
+                    if lowest <= k <= highest:
+                        candidate = Candidate(ordered, k, algorithm.name, view.name, algorithm.rule)
+                        found.setdefault(ordered.tobytes(), candidate)
+        geometry.forget_distances()
+    return list(found.values())

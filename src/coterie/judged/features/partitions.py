@@ -1,20 +1,20 @@
 """Many partitions of the same rows, laid end to end, so that one call works on the clusters of all of them.
 
-Letters, beside those used everywhere: R partitions, C clusters of all partitions together.
+Letters: N rows, R partitions, C clusters of all partitions together.
 """
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.sparse import csr_array
 
 from coterie.errors import InputError
-from coterie.judged.space import Integers, Reals, Singles, Space
+from coterie.judged.space import Floats, Integers, Singles
 
-Labels = npt.NDArray[np.integer[Any]]
+AnyLabels = npt.NDArray[np.integer[Any]]
 
 
 @final
@@ -27,30 +27,30 @@ class Partitions:
     owner: Integers
     """(C,): the partition that each cluster belongs to."""
     starts: Integers
-    """(R,): each partition's first cluster."""
-    sizes: Reals
-    """(C,): rows of each cluster, at least one."""
+    """(R,): first cluster of each partition."""
+    sizes: Floats
+    """(C,): number of rows of each cluster, at least one."""
 
     @classmethod
-    def of(cls, labels: Labels) -> "Partitions":
-        """Lay out labels (R, N); numbers that no row bears are left out."""
+    def from_labels(cls, labels: AnyLabels) -> Self:
+        """Lay out labels (R, N); unused numbers are skipped."""
         labels = np.asarray(labels)
         if labels.ndim != 2 or 0 in labels.shape or not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
             raise InputError(
-                f"Partitions must be integers from 0, of shape (partitions, rows); these are {labels.dtype} of shape "
-                f"{labels.shape}. Give rows that are noise a cluster of their own, or leave them out."
+                f"Partitions must be integers from 0, of shape (partitions, rows); got {labels.dtype} of shape "
+                f"{labels.shape}. Give noise a cluster of its own, or leave it out."
             )
         width = int(labels.max()) + 1
         shifted = labels + width * np.arange(len(labels))[:, None]
         counts = np.bincount(shifted.ravel(), minlength=width * len(labels))
-        kept = np.flatnonzero(counts)
-        place = np.cumsum(counts > 0) - 1
-        owner = kept // width
+        used = np.flatnonzero(counts)
+        number = np.cumsum(counts > 0) - 1
+        owner = used // width
         return cls(
-            cluster=place[shifted],
+            cluster=number[shifted],
             owner=owner,
             starts=np.searchsorted(owner, np.arange(len(labels))),
-            sizes=counts[kept].astype(np.float64),
+            sizes=counts[used].astype(np.float64),
         )
 
     @property
@@ -59,165 +59,196 @@ class Partitions:
         return int(self.cluster.shape[1])
 
     @property
-    def n_clusters(self) -> Reals:
-        """K of each partition (R,)."""
+    def n_clusters(self) -> Floats:
+        """Number of clusters of each partition (R,)."""
         return np.diff(self.starts, append=len(self.owner)).astype(np.float64)
 
+    @property
+    def position(self) -> Integers:
+        """Number (C,) of each cluster within its partition."""
+        return np.arange(len(self.owner)) - self.starts[self.owner]
+
     def one_hot(self) -> Singles:
-        """Membership (C, N), dense."""
+        """Return the memberships (C, N), dense."""
         table = np.zeros((len(self.sizes), self.n_rows), dtype=np.float32)
         table[self.cluster, np.arange(self.n_rows)] = 1.0
         return table
 
-    def sums(self, rows: Reals) -> Reals:
-        """Sum (C, D) of the rows (N, D) of each cluster."""
+    def vector_sums(self, rows: Floats) -> Floats:
+        """Sum the rows (N, D) of each cluster (C, D)."""
         runs = len(self.starts)
         order = np.argsort(self.cluster, axis=1, kind="stable").ravel()
         ends = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
         member = csr_array((np.ones(runs * self.n_rows), order, ends), shape=(len(self.sizes), self.n_rows))
         return np.asarray(member @ rows)
 
-    def totals(self, values: npt.NDArray[Any]) -> Reals:
-        """Sum (C,) over each cluster's rows of a value (R, N) or (N,) that each row has."""
+    def cluster_sums(self, values: npt.NDArray[Any]) -> Floats:
+        """Sum values (R, N) or (N,) of rows over each cluster (C,)."""
         weights = np.broadcast_to(values, self.cluster.shape).ravel()
         added = np.bincount(self.cluster.ravel(), weights=weights, minlength=len(self.sizes))
         return added.astype(np.float64, copy=False)
 
-    def means(self, values: npt.NDArray[Any]) -> Reals:
-        """Mean (C,) over each cluster's rows."""
-        return self.totals(values) / self.sizes
+    def cluster_means(self, values: npt.NDArray[Any]) -> Floats:
+        """Average values of rows over each cluster (C,)."""
+        return self.cluster_sums(values) / self.sizes
 
-    def own(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Entry (R, N) of a table (C, N) at each row's own cluster."""
+    def at_own_cluster(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Pick from a table (C, N) the entry (R, N) of each row's own cluster."""
         found: npt.NDArray[Any] = table[self.cluster, np.arange(self.n_rows)]
         return found
 
-    def total(self, values: npt.NDArray[Any]) -> Reals:
-        """Sum (R, ...) over the clusters of each partition of values (C, ...)."""
-        added: Reals = np.add.reduceat(values, self.starts, axis=0)
+    def sum(self, values: npt.NDArray[Any]) -> Floats:
+        """Sum values (C, ...) over the clusters of each partition (R, ...)."""
+        added: Floats = np.add.reduceat(values, self.starts, axis=0)
         return added
 
-    def mean(self, values: npt.NDArray[Any]) -> Reals:
-        """Mean (R,) over the clusters of each partition."""
-        return self.total(values) / self.n_clusters
+    def mean(self, values: npt.NDArray[Any]) -> Floats:
+        """Average over the clusters of each partition (R,)."""
+        return self.sum(values) / self.n_clusters
 
-    def weighted(self, values: npt.NDArray[Any]) -> Reals:
-        """Mean (R,) over the clusters of each partition, each counting by its size."""
-        return self.total(values * self.sizes) / self.n_rows
+    def weighted_mean(self, values: npt.NDArray[Any]) -> Floats:
+        """Average over the clusters of each partition (R,), weighted by size."""
+        return self.sum(values * self.sizes) / self.n_rows
 
-    def least(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Smallest value (R, ...) among the clusters of each partition."""
+    def median(self, values: npt.NDArray[Any]) -> Floats:
+        """Return the median over the clusters of each partition (R,)."""
+        ordered = values[np.lexsort((values, self.owner))]
+        count = self.n_clusters.astype(np.intp)
+        middle: Floats = (ordered[self.starts + (count - 1) // 2] + ordered[self.starts + count // 2]) / 2.0
+        return middle
+
+    def min(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the smallest value (R, ...) among the clusters of each partition."""
         smallest: npt.NDArray[Any] = np.minimum.reduceat(values, self.starts, axis=0)
         return smallest
 
-    def least_notable(self, values: Reals) -> Reals:
-        """Smallest value (R,) among the clusters of each partition that are not small: a fifth of the fair share."""
-        notable = self.sizes >= 0.2 * self.n_rows / self.n_clusters[self.owner]
-        return self.least(np.where(notable, values, np.inf))
+    def min_of_large(self, values: Floats) -> Floats:
+        """Return the smallest value (R,) among clusters of at least a fifth of the mean size."""
+        large = self.sizes >= 0.2 * self.n_rows / self.n_clusters[self.owner]
+        return self.min(np.where(large, values, np.inf))
 
-    def most(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Largest value (R, ...) among the clusters of each partition."""
+    def max(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return the largest value (R, ...) among the clusters of each partition."""
         largest: npt.NDArray[Any] = np.maximum.reduceat(values, self.starts, axis=0)
         return largest
 
     def padded(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
-        """Values (C, ...) as a table (R, largest K, ...), filled up."""
+        """Return values (C, ...) as a table (R, largest K, ...), filled up."""
         widest = int(self.n_clusters.max())
         table = np.full((len(self.starts), widest, *values.shape[1:]), fill, dtype=values.dtype)
-        table[self.owner, self.place] = values
+        table[self.owner, self.position] = values
         return table
 
-    @property
-    def place(self) -> Integers:
-        """Number (C,) of each cluster within its partition."""
-        return np.arange(len(self.owner)) - self.starts[self.owner]
 
-    def median(self, values: npt.NDArray[Any]) -> Reals:
-        """Median (R,) over the clusters of each partition."""
-        ordered = values[np.lexsort((values, self.owner))]
-        count = self.n_clusters.astype(np.intp)
-        middle: Reals = (ordered[self.starts + (count - 1) // 2] + ordered[self.starts + count // 2]) / 2.0
-        return middle
-
-
-def rand_index(both: Reals, first: Reals, second: Reals | float, rows: int) -> Reals:
-    """Adjusted Rand index from the ordered pairs of rows that both partitions, and that each, put together."""
+def rand_index(both: Floats, first: Floats, second: Floats | float, rows: int) -> Floats:
+    """Compute the adjusted Rand index from the numbers of ordered pairs together in both partitions, and in each."""
     expected = first * second / max(rows * (rows - 1.0), 1.0)
     room = (first + second) / 2.0 - expected
-    # Where both are all in one or all apart, they are equal.
+    # There is no room only where both partitions are all in one cluster or all single rows, and so equal.
     return np.where(room > 0.0, (both - expected) / np.where(room > 0.0, room, 1.0), 1.0)
 
 
-def safe_log(values: npt.NDArray[Any], floor: float = 1e-6, ceiling: float = 1e6) -> Reals:
-    """Logarithm of values that may be zero or infinite, which count as the floor and the ceiling."""
-    logs: Reals = np.log(np.clip(values, floor, ceiling))
-    return logs
+def rand_indices(labels: Int[AnyLabels, "R N"]) -> Float[Floats, "R R"]:
+    """Compute the adjusted Rand index of every pair of partitions."""
+    parts = Partitions.from_labels(labels)
+    runs, rows = parts.cluster.shape
+    together = np.zeros((runs, runs))  # sums of squared cells of the contingency tables
+    for run in range(runs):
+        first = parts.starts[run]
+        width = len(parts.sizes) - int(first)  # clusters of this partition and of all after it
+        own = parts.cluster[run] - first
+        cells = np.bincount((parts.cluster[run:] + (own * width - first)).ravel()).astype(np.float64)
+        table = np.pad(cells, (0, -len(cells) % width)).reshape(-1, width)
+        sums = np.add.reduceat(np.einsum("kc,kc->c", table, table), parts.starts[run:] - first)
+        together[run, run:] = sums
+        together[run:, run] = sums
+    pairs = together - rows  # ordered pairs of different rows that both put together
+    own = np.diagonal(pairs)
+    return rand_index(pairs, own[:, None], own, rows)
 
 
-MOST_AXES = 10
-_RIDGE = 1e-6
+_ALIKE = 0.9  # adjusted Rand index above which two partitions count as alike
+
+AGREEMENTS: dict[str, str] = {
+    "agreement_mean": "mean over all other candidates",
+    "agreement_best": "with the most similar candidate",
+    "agreement_top_3": "mean over the three most similar candidates",
+    "agreement_top_10": "mean over the ten most similar candidates",
+    "agreement_median": "median over all other candidates",
+    "agreement_same_k_best": "with the most similar candidate of the same number of clusters",
+    "agreement_same_k_mean": "mean over candidates of the same number of clusters",
+    "agreement_near_k_mean": "mean over candidates of a number of clusters at most one away",
+    "agreement_fewer_best": "with the most similar candidate of fewer clusters",
+    "agreement_more_best": "with the most similar candidate of more clusters",
+    "share_same_k": "fraction of candidates with the same number of clusters",
+    "share_fewer": "fraction of candidates with fewer clusters",
+    "share_alike": "fraction of candidates with agreement above 0.9",
+    "agreement_same_k_overall": "mean among all candidates of this number of clusters, whether with this one or not",
+}
+"""Adjusted Rand index of a candidate with the others of the same rows: column -> meaning."""
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Moments:
-    """Normal clouds, one per cluster, in Q dimensions."""
+def agreement_features(labels: Int[AnyLabels, "R N"], n_clusters: Int[Integers, " R"]) -> Float[Singles, "R A"]:
+    """Compute the columns of `AGREEMENTS`.
 
-    rows: Float[Reals, "N Q"]
-    """Rows on these axes."""
-    monomials: Float[Reals, "N J"]
-    """One, each coordinate, and each product of two: what a quadratic form is linear in."""
-    means: Float[Reals, "C Q"]
-    """Centres."""
-    scatters: Float[Reals, "C Q Q"]
-    """Sums of the outer products of the rows about their centres."""
-    pooled: Float[Reals, "C Q Q"]
-    """Covariance within the clusters of the partition that each cluster is of: what scatters are shrunk to."""
-    strength: float
-    """How many rows the pooled covariance counts for."""
+    Parameters
+    ----------
+    labels : integer array (R, N)
+        Cluster of each row under each partition, from 0.
+    n_clusters : integer array (R,)
+        Number of clusters of each partition.
 
-    @classmethod
-    def of(cls, geometry: Space, parts: Partitions) -> "Moments":
-        """Moments of every cluster."""
-        rows = geometry.rows[:, :MOST_AXES]
-        axes = rows.shape[1]
-        upper = np.triu_indices(axes)
-        monomials = np.hstack([np.ones((len(rows), 1)), rows, rows[:, upper[0]] * rows[:, upper[1]]])
-        sums = parts.sums(monomials[:, 1:])
-        means = sums[:, :axes] / parts.sizes[:, None]
-        scatters = np.empty((len(means), axes, axes))
-        scatters[:, upper[0], upper[1]] = sums[:, axes:]
-        scatters[:, upper[1], upper[0]] = sums[:, axes:]
-        scatters -= parts.sizes[:, None, None] * means[:, :, None] * means[:, None, :]
-        pooled = parts.total(scatters) / parts.n_rows + _RIDGE * np.eye(axes)
-        return cls(rows, monomials, means, scatters, pooled[parts.owner], axes + 2.0)
+    Examples
+    --------
+    >>> import numpy as np
+    >>> labels = np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 2, 2]])
+    >>> agreement_features(labels, np.array([2, 2, 3]))[:, list(AGREEMENTS).index("agreement_best")].tolist()
+    [1.0, 1.0, 0.5714285969734192]
+    """
+    counts = np.asarray(n_clusters)
+    others = ~np.eye(len(counts), dtype=np.bool_)
+    agreement = rand_indices(labels)
+    same = (counts[:, None] == counts) & others
+    near = (np.abs(counts[:, None] - counts) <= 1) & others
+    fewer, more = counts < counts[:, None], counts > counts[:, None]
+    ordered = -np.sort(-np.where(others, agreement, -np.inf), axis=1)[:, : max(len(counts) - 1, 0)]
+    among_same = (agreement * same).sum(axis=1)
+    at_k = counts[:, None] == counts
+    pairs = at_k @ same.sum(axis=1)
+    columns = (
+        _mean(agreement, others),
+        _best(agreement, others),
+        _leading(ordered, 3),
+        _leading(ordered, 10),
+        np.median(ordered, axis=1) if ordered.shape[1] else np.zeros(len(counts)),
+        _best(agreement, same),
+        _mean(agreement, same),
+        _mean(agreement, near),
+        _best(agreement, fewer),
+        _best(agreement, more),
+        at_k.mean(axis=1),
+        fewer.mean(axis=1),
+        ((agreement > _ALIKE) & others).mean(axis=1),
+        np.where(pairs > 0, at_k @ among_same / np.maximum(pairs, 1), 0.0),
+    )
+    return np.stack(columns, axis=1).astype(np.float32)
 
-    def covariances(self, scatters: Reals, sizes: Reals) -> Reals:
-        """Covariances (C, Q, Q) of clusters of these scatters and sizes."""
-        shrunk: Reals = (scatters + self.strength * self.pooled) / (sizes + self.strength)[:, None, None]
-        return shrunk
+
+def _mean(values: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:
+    """Average the chosen entries of each line; zero where there are none."""
+    mean: Floats = (values * chosen).sum(axis=1) / np.maximum(chosen.sum(axis=1), 1)
+    return mean
 
 
-def log_determinants(covariances: Reals) -> Reals:
-    """Logarithms of determinants (C,), never below those of a vanishing cloud."""
-    values = np.linalg.slogdet(covariances)[1]
-    logs: Reals = np.maximum(values, covariances.shape[-1] * np.log(_RIDGE) * 1.5)
-    return logs
+def _best(values: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:
+    """Return the largest chosen entry of each line; zero where there is none."""
+    best: Floats = np.where(chosen, values, -np.inf).max(axis=1)
+    return np.where(np.isfinite(best), best, 0.0)
 
 
-def size_evidence(parts: Partitions) -> dict[str, Reals]:
-    """How many clusters there are, and how unequal."""
-    count, rows = parts.n_clusters, parts.n_rows
-    share = parts.sizes / rows
-    entropy = -parts.total(share * np.log(share))
-    return {
-        "log_clusters": np.log(count),
-        "log_rows_per_cluster": np.log(rows / count),
-        "size_evenness": np.where(count > 1, entropy / np.log(np.maximum(count, 2)), 1.0),
-        "log_effective_clusters": entropy,
-        "smallest_share": parts.least(share),
-        "largest_share": parts.most(share),
-        "log_smallest_to_fair": np.log(parts.least(share) * count),
-        "tiny_clusters": parts.mean(parts.sizes < 5),
-        "small_clusters": parts.mean(share < 0.2 / count[parts.owner]),
-    }
+def _leading(ordered: Floats, count: int) -> Floats:
+    """Average the first `count` entries of each line."""
+    if not ordered.shape[1]:
+        return np.zeros(len(ordered))
+    mean: Floats = ordered[:, :count].mean(axis=1)
+    return mean

@@ -1,9 +1,9 @@
-"""All evidence about partitions, as one table with named columns."""
+"""The feature table of candidates: named columns that the judge reads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self, final, get_args
+from typing import Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,418 +15,171 @@ from scipy.special import ndtri
 from scipy.stats import rankdata
 from scipy.stats.qmc import Halton
 
-from coterie.judged.candidates.candidate import Algorithm, Proposal
-from coterie.judged.features.neighbours import gap_evidence, mode_evidence, modes_above, neighbourhood_evidence
-from coterie.judged.features.partitions import (
-    Integers,
-    Labels,
-    Moments,
-    Partitions,
-    Reals,
-    Singles,
-    rand_index,
-    size_evidence,
+from coterie.judged.candidates.registry import ALGORITHMS, Candidate
+from coterie.judged.features.measures import (
+    ClusterMoments,
+    column_features,
+    count_modes,
+    gap_features,
+    mode_features,
+    neighbourhood_features,
+    normality_features,
+    pair_features,
+    separation_features,
+    shape_features,
+    size_features,
 )
-from coterie.judged.features.separation import (
-    column_evidence,
-    normality_evidence,
-    pair_evidence,
-    separation_evidence,
-    shape_evidence,
-)
-from coterie.judged.space import Floats, Space, fit_views
+from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features
+from coterie.judged.space import Floats, Geometry, Integers, Singles, Space
 
-_PROBES = 256
-_PROBED_AXES = 5
-
-
-def whole(geometry: Space) -> dict[str, float]:
-    """Size, dimension, spread of distances and densities, and whether there is anything to cluster at all."""
-    rows = len(geometry.rows)
-    distances = geometry.distances.ravel()
-    mean = float(distances.mean(dtype=np.float64)) * rows / (rows - 1)
-    square = 2.0 * float(geometry.squares.sum()) / (rows - 1)  # mean squared distance between two rows
-    axes = np.square(geometry.rows).sum(axis=0)
-    typical = float(np.median(geometry.lengths))
-    edges = geometry.lengths
-    near_normal, near_box = _emptiness(geometry.rows[:, :_PROBED_AXES])
-    return {
-        "log_rows": np.log(rows),
-        "log_columns": np.log(geometry.n_columns),
-        "log_dimension": np.log(geometry.dimension),
-        "log_effective_axes": np.log(axes.sum() ** 2 / np.square(axes).sum()) if axes.any() else 0.0,
-        "distance_spread": np.sqrt(max(square / mean**2 - 1.0, 0.0)) if mean > 0.0 else 0.0,
-        "density_spread": float(geometry.log_cores.std()) * geometry.dimension,
-        "edge_tail": np.log(np.quantile(edges, 0.99) / typical) if typical > 0.0 else 0.0,
-        "equal_rows": float((geometry.neighbour_distances[:, 0] == 0.0).mean()),
-        "emptiness_normal": near_normal,
-        "emptiness_box": near_box,
-        "log_islands": np.log(_islands(geometry)),
-        "log_modes": np.log(modes_above(geometry, 1.0)),
-        "second_mode": float(geometry.prominence[1]) if len(geometry.prominence) > 1 else 0.0,
-    }
-
-
-def _islands(geometry: Space) -> float:
-    """Connected parts of the graph of mutual neighbours that hold more than a hundredth of the rows."""
-    rows = len(geometry.rows)
-    first, second = geometry.links.T
-    graph = coo_array((np.ones(len(first)), (first, second)), shape=(rows, rows))
-    _, parts = connected_components(graph, directed=False)
-    return float(max(1, (np.bincount(parts) > max(2.0, 0.01 * rows)).sum()))
-
-
-def _emptiness(rows: Reals) -> tuple[float, float]:
-    """Hopkins' statistic against a normal cloud and against a box: how far probes are from rows, against row to row.
-
-    The probes are a fixed net that fills the space evenly, so that no chance is involved.
-    """
-    spread = rows.std(axis=0)
-    if not spread.any():
-        return 0.0, 0.0
-    net = Halton(rows.shape[1], scramble=False).random(_PROBES + 1)[1:]  # the first one is a corner
-    low, high = np.quantile(rows, [0.01, 0.99], axis=0)
-    tree = KDTree(rows)
-    apart = np.log(np.maximum(np.asarray(tree.query(rows, k=[2])[0]), 1e-3)).mean()
-    probes = (ndtri(net) * spread, low + (high - low) * net)
-    normal, box = (float(np.log(np.maximum(tree.query(probe)[0], 1e-3)).mean() - apart) for probe in probes)
-    return normal, box
-
-
-CONTEXT: tuple[str, ...] = (
-    "agreement_mean",
-    "agreement_best",
-    "agreement_top_3",
-    "agreement_top_10",
-    "agreement_median",
-    "agreement_same_k_best",
-    "agreement_same_k_mean",
-    "agreement_near_k_mean",
-    "agreement_fewer_best",
-    "agreement_more_best",
-    "share_same_k",
-    "share_fewer",
-    "share_alike",
-    "agreement_same_k_overall",
-)
-"""Names of the columns of context, in their order. New ones go to the end."""
-
-_ALIKE = 0.9
-
-
-def context_of(labels: Int[Labels, "R N"], n_clusters: Int[Integers, " R"]) -> Float[Singles, "R C"]:
-    """Agreement (adjusted Rand index) of each partition with the others of the same rows; columns as in `CONTEXT`.
-
-    Parameters
-    ----------
-    labels : integer array (R, N)
-        Cluster of each row under each partition, from 0.
-    n_clusters : integer array (R,)
-        Number of clusters of each partition.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> labels = np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 2, 2]])
-    >>> context_of(labels, np.array([2, 2, 3]))[:, CONTEXT.index("agreement_best")].tolist()
-    [1.0, 1.0, 0.5714285969734192]
-    """
-    counts = np.asarray(n_clusters)
-    others = ~np.eye(len(counts), dtype=np.bool_)
-    agreement = rand_indices(labels)
-    same = (counts[:, None] == counts) & others
-    near = (np.abs(counts[:, None] - counts) <= 1) & others
-    fewer, more = counts < counts[:, None], counts > counts[:, None]
-    ordered = -np.sort(-np.where(others, agreement, -np.inf), axis=1)[:, : max(len(counts) - 1, 0)]
-    among_same = (agreement * same).sum(axis=1)
-    # How much partitions of this number agree with each other, whether with this one or not.
-    at_k = counts[:, None] == counts
-    pairs = at_k @ same.sum(axis=1)
-    columns = (
-        _mean(agreement, others),
-        _best(agreement, others),
-        _leading(ordered, 3),
-        _leading(ordered, 10),
-        np.median(ordered, axis=1) if ordered.shape[1] else np.zeros(len(counts)),
-        _best(agreement, same),
-        _mean(agreement, same),
-        _mean(agreement, near),
-        _best(agreement, fewer),
-        _best(agreement, more),
-        at_k.mean(axis=1),
-        fewer.mean(axis=1),
-        ((agreement > _ALIKE) & others).mean(axis=1),
-        np.where(pairs > 0, at_k @ among_same / np.maximum(pairs, 1), 0.0),
-    )
-    return np.stack(columns, axis=1).astype(np.float32)
-
-
-def _mean(values: Reals, chosen: npt.NDArray[np.bool_]) -> Reals:
-    """Mean over the chosen of each line; zero where none is."""
-    mean: Reals = (values * chosen).sum(axis=1) / np.maximum(chosen.sum(axis=1), 1)
-    return mean
-
-
-def _best(values: Reals, chosen: npt.NDArray[np.bool_]) -> Reals:
-    """Largest of the chosen of each line; zero where none is."""
-    best: Reals = np.where(chosen, values, -np.inf).max(axis=1)
-    return np.where(np.isfinite(best), best, 0.0)
-
-
-def _leading(ordered: Reals, count: int) -> Reals:
-    """Mean of the first so many of each line."""
-    if not ordered.shape[1]:
-        return np.zeros(len(ordered))
-    mean: Reals = ordered[:, :count].mean(axis=1)
-    return mean
-
-
-def rand_indices(labels: Int[Labels, "R N"]) -> Float[Reals, "R R"]:
-    """Adjusted Rand index of every pair of partitions."""
-    parts = Partitions.of(labels)
-    runs, rows = parts.cluster.shape
-    together = np.zeros((runs, runs))  # sums of squared cells of the contingency tables
-    for run in range(runs):
-        first = parts.starts[run]
-        width = len(parts.sizes) - int(first)  # clusters of this partition and of all after it
-        own = parts.cluster[run] - first
-        cells = np.bincount((parts.cluster[run:] + (own * width - first)).ravel()).astype(np.float64)
-        table = np.pad(cells, (0, -len(cells) % width)).reshape(-1, width)
-        sums = np.add.reduceat(np.einsum("kc,kc->c", table, table), parts.starts[run:] - first)
-        together[run, run:] = sums
-        together[run:, run] = sums
-    pairs = together - rows  # ordered pairs of different rows that both put together
-    own = np.diagonal(pairs)
-    return rand_index(pairs, own[:, None], own, rows)
-
-
-_CELLS = 1 << 21
-"""Pairs of a cluster and a row that are held at once: sixteen megabytes a table."""
-
-FEATURES: tuple[str, ...] = (
-    # the rows as a whole
-    "log_rows",
-    "log_columns",
-    "log_dimension",
-    "log_effective_axes",
-    "distance_spread",
-    "density_spread",
-    "edge_tail",
-    "equal_rows",
-    "emptiness_normal",
-    "emptiness_box",
-    "log_islands",
-    "log_modes",
-    "second_mode",
+FEATURES: dict[str, str] = {
+    # the rows as a whole, the same for all candidates
+    "log_rows": "log number of rows",
+    "log_columns": "log number of columns",
+    "log_dimension": "log intrinsic dimension",
+    "log_effective_axes": "log effective number of principal axes (participation ratio of the variances)",
+    "distance_spread": "coefficient of variation of the distances",
+    "density_spread": "standard deviation of the log density",
+    "edge_tail": "log ratio of long to median edges of the spanning tree",
+    "equal_rows": "fraction of rows with an equal row",
+    "emptiness_normal": "Hopkins-like statistic against a Gaussian: log distance of probes to rows over row to row",
+    "emptiness_box": "the same against a uniform box",
+    "log_islands": "log number of large connected components of the mutual neighbour graph",
+    "log_modes": "log number of density modes of prominence above 1",
+    "second_mode": "prominence of the second mode",
     # sizes
-    "log_clusters",
-    "log_rows_per_cluster",
-    "size_evenness",
-    "log_effective_clusters",
-    "smallest_share",
-    "largest_share",
-    "log_smallest_to_fair",
-    "tiny_clusters",
-    "small_clusters",
+    "log_clusters": "log number of clusters",
+    "log_rows_per_cluster": "log mean cluster size",
+    "size_evenness": "entropy of the sizes over its maximum",
+    "log_effective_clusters": "entropy of the sizes",
+    "smallest_share": "fraction of rows in the smallest cluster",
+    "largest_share": "fraction of rows in the largest cluster",
+    "log_smallest_to_fair": "log smallest size over mean size",
+    "tiny_clusters": "fraction of clusters below five rows",
+    "small_clusters": "fraction of clusters below a fifth of the mean size",
     # neighbourhoods
-    "same_1",
-    "same_2",
-    "same_4",
-    "same_8",
-    "same_12",
-    "same_1_worst",
-    "same_4_worst",
-    "same_12_worst",
-    "same_1_median",
-    "same_4_median",
-    "same_12_median",
-    "outvoted",
-    "outvoted_worst",
-    "modularity",
-    "modularity_relative",
-    "conductance_mean",
-    "conductance_worst",
-    "log_normalised_cut",
-    "astray",
-    "astray_worst",
-    "log_pieces",
-    "log_pieces_worst",
-    "border_share",
-    "border_share_worst",
-    "border_sparsity",
-    "border_sparsity_worst",
-    "density_spread_within",
-    "density_spread_worst",
+    "same_1": "fraction of nearest neighbours in the same cluster",
+    "same_2": "the same for two neighbours",
+    "same_4": "the same for four neighbours",
+    "same_8": "the same for eight neighbours",
+    "same_12": "the same for twelve neighbours",
+    "same_1_worst": "same_1 of the worst cluster",
+    "same_4_worst": "same_4 of the worst cluster",
+    "same_12_worst": "same_12 of the worst cluster",
+    "same_1_median": "same_1 of the median cluster",
+    "same_4_median": "same_4 of the median cluster",
+    "same_12_median": "same_12 of the median cluster",
+    "outvoted": "fraction of rows most of whose neighbours are in other clusters",
+    "outvoted_worst": "the same in the worst cluster",
+    "modularity": "modularity of the neighbour graph",
+    "modularity_relative": "modularity over its maximum for these cluster volumes",
+    "conductance_mean": "mean fraction of neighbour edges that leave a cluster",
+    "conductance_worst": "conductance of the worst cluster",
+    "log_normalised_cut": "log of one plus the sum of the conductances",
+    "astray": "fraction of rows outside the largest connected piece of their cluster",
+    "astray_worst": "the same in the worst cluster",
+    "log_pieces": "log mean number of connected pieces per cluster",
+    "log_pieces_worst": "log largest number of connected pieces of a cluster",
+    "border_share": "fraction of rows with a neighbour in another cluster",
+    "border_share_worst": "the same in the worst cluster",
+    "border_sparsity": "log density inside over log density at the borders",
+    "border_sparsity_worst": "the same for the worst cluster",
+    "density_spread_within": "standard deviation of the log density within clusters, over that of all rows",
+    "density_spread_worst": "the same for the worst cluster",
     # gaps and modes
-    "gap_to_longest_worst",
-    "gap_to_longest_median",
-    "gap_to_typical_worst",
-    "gap_to_typical_median",
-    "log_dunn",
-    "log_cuts_to_fewest",
-    "cut_share",
-    "cut_length",
-    "inner_tail_mean",
-    "inner_tail_worst",
-    "uncut_to_cut",
-    "density_validity",
-    "density_validity_worst",
-    "density_validity_median",
-    "own_mode",
-    "own_mode_worst",
-    "own_mode_median",
-    "second_mode_mean",
-    "second_mode_worst",
-    "without_mode",
-    "with_two_modes",
-    "log_modes_per_cluster",
+    "gap_to_longest_worst": "log gap around a cluster over its longest inner edge, worst cluster",
+    "gap_to_longest_median": "the same, median cluster",
+    "gap_to_typical_worst": "log gap around a cluster over its mean inner edge, worst cluster",
+    "gap_to_typical_median": "the same, median cluster",
+    "log_dunn": "log smallest gap over longest inner edge (Dunn index on the spanning tree)",
+    "log_cuts_to_fewest": "log number of tree edges cut over the fewest possible",
+    "cut_share": "fraction of tree edges cut",
+    "cut_length": "mean log length of cut edges over all edges",
+    "inner_tail_mean": "log longest over mean inner edge, mean over rows",
+    "inner_tail_worst": "the same, worst cluster",
+    "uncut_to_cut": "log longest inner edge over the longest cut edge: above zero if the widest gap was missed",
+    "density_validity": "density-based validity (DBCV), mean over rows",
+    "density_validity_worst": "the same, worst cluster",
+    "density_validity_median": "the same, median cluster",
+    "own_mode": "log prominence of the main mode of each cluster, mean over rows",
+    "own_mode_worst": "the same, worst cluster",
+    "own_mode_median": "the same, median cluster",
+    "second_mode_mean": "log prominence of the second mode of each cluster, mean over rows",
+    "second_mode_worst": "the same, worst cluster",
+    "without_mode": "fraction of clusters without a clear mode",
+    "with_two_modes": "fraction of clusters with two clear modes",
+    "log_modes_per_cluster": "log number of modes over number of clusters",
     # separation
-    "silhouette",
-    "silhouette_worst",
-    "silhouette_median",
-    "silhouette_negative",
-    "log_calinski_harabasz",
-    "log_davies_bouldin",
-    "log_davies_bouldin_worst",
-    "variance_left",
-    "log_left_to_uniform",
-    "nearest_centre",
-    "nearest_centre_worst",
-    "spherical_gain",
-    "log_radius_ratio",
-    # normal clouds
-    "normal_gain",
-    "normal_gain_hard",
-    "normal_bic",
-    "normal_returns",
-    "normal_returns_worst",
-    "normal_certainty",
-    "normal_certainty_worst",
-    "kurtosis_mean",
-    "kurtosis_most",
-    "axis_aligned_gain",
-    # insides of clusters
-    "inner_gap_mean",
-    "inner_gap_worst",
-    "inner_halves_mean",
-    "inner_halves_worst",
-    "inner_valley_mean",
-    "inner_valley_worst",
-    "inner_valley_significance_mean",
-    "inner_valley_significance_worst",
-    "inner_skewness_mean",
-    "elongation_mean",
-    # pairs of clusters
-    "valley_mean",
-    "valley_worst",
-    "valley_median",
-    "valley_significance_mean",
-    "valley_significance_worst",
-    "valley_significance_median",
-    "separation_worst",
-    "separation_median",
-    "merging_cost_worst",
-    "merging_cost_median",
-    # more of the same, with small clusters kept from having the last word
-    "rows_without_mode",
-    "rows_with_two_modes",
-    "own_mode_notable",
-    "basins_agree",
-    "high_basins_agree",
-    "valley_rows",
-    "valley_significance_notable",
-    "separation_rows",
-    "merging_cost_rows",
-    "merging_cost_notable",
-    "silhouette_notable",
-    "border_sparsity_notable",
-    "conductance_rows",
-    "density_validity_notable",
+    "silhouette": "mean silhouette",
+    "silhouette_worst": "silhouette of the worst cluster",
+    "silhouette_median": "silhouette of the median cluster",
+    "silhouette_negative": "fraction of rows with a negative silhouette",
+    "log_calinski_harabasz": "log Calinski-Harabasz index",
+    "log_davies_bouldin": "log Davies-Bouldin index",
+    "log_davies_bouldin_worst": "the same, worst cluster",
+    "variance_left": "fraction of variance within clusters",
+    "log_left_to_uniform": "log variance within clusters over that of a uniform cloud cut into as many",
+    "nearest_centre": "fraction of rows whose nearest mean is that of their cluster",
+    "nearest_centre_worst": "the same in the worst cluster",
+    "spherical_gain": "BIC gain of equal spherical Gaussians over a single one",
+    "log_radius_ratio": "log largest over median cluster radius",
+    # Gaussians
+    "normal_gain": "log-likelihood gain of a Gaussian mixture over a single Gaussian",
+    "normal_gain_hard": "the same with hard assignments",
+    "normal_bic": "BIC gain of a Gaussian mixture",
+    "normal_returns": "fraction of rows that the mixture assigns to their cluster",
+    "normal_returns_worst": "the same in the worst cluster",
+    "normal_certainty": "mean posterior probability of the own cluster",
+    "normal_certainty_worst": "the same in the worst cluster",
+    "kurtosis_mean": "excess of Mardia's kurtosis within clusters",
+    "kurtosis_most": "the same, largest",
+    "axis_aligned_gain": "BIC gain of Gaussians aligned with the principal axes",
+    # inside of clusters
+    "inner_gap_mean": "largest gap along the longest axes of a cluster, mean over rows",
+    "inner_gap_worst": "the same, worst cluster",
+    "inner_halves_mean": "variance that a cut across a long axis explains, mean over rows",
+    "inner_halves_worst": "the same, worst cluster",
+    "inner_valley_mean": "depth of the valley along the longest axes, mean over rows",
+    "inner_valley_worst": "the same, worst cluster",
+    "inner_valley_significance_mean": "log significance of that valley, mean over rows",
+    "inner_valley_significance_worst": "the same, worst cluster",
+    "inner_skewness_mean": "log skewness along the longest axes, mean over rows",
+    "elongation_mean": "fraction of a cluster's variance along its longest axis, mean over rows",
+    # pairs of clusters that touch
+    "valley_mean": "depth of the valley to the touching cluster, mean over clusters",
+    "valley_worst": "the same, worst cluster",
+    "valley_median": "the same, median cluster",
+    "valley_significance_mean": "log significance of that valley, mean over rows",
+    "valley_significance_worst": "the same, worst cluster",
+    "valley_significance_median": "the same, median cluster",
+    "separation_worst": "log Mahalanobis distance to the touching cluster, worst cluster",
+    "separation_median": "the same, median cluster",
+    "merging_cost_worst": "log-likelihood lost by merging with the touching cluster, worst cluster",
+    "merging_cost_median": "the same, median cluster",
+    # variants in which small clusters count less
+    "rows_without_mode": "fraction of rows in clusters without a clear mode",
+    "rows_with_two_modes": "fraction of rows in clusters with two clear modes",
+    "own_mode_notable": "own_mode of the worst cluster that is not small",
+    "basins_agree": "adjusted Rand index with the basins of modes of prominence 1",
+    "high_basins_agree": "the same for prominence 2",
+    "valley_rows": "valley depth, mean over rows",
+    "valley_significance_notable": "valley significance of the worst cluster that is not small",
+    "separation_rows": "separation, mean over rows",
+    "merging_cost_rows": "merging cost, mean over rows",
+    "merging_cost_notable": "merging cost of the worst cluster that is not small",
+    "silhouette_notable": "silhouette of the worst cluster that is not small",
+    "border_sparsity_notable": "border sparsity of the worst cluster that is not small",
+    "conductance_rows": "conductance, mean over rows",
+    "density_validity_notable": "density validity of the worst cluster that is not small",
     # columns
-    "column_best",
-    "column_top_3",
-    "column_median",
-    "columns_mattering",
-    "columns_mostly_explained",
-    "columns_idle",
-)
-"""Names of the columns of evidence, in their order. New ones go to the end, since judges are trained on this order."""
-
-
-def evidence_of(geometry: Space, labels: Int[Labels, "R N"]) -> Float[Singles, "R F"]:
-    """Evidence about R partitions of the rows; one line each, columns as in `FEATURES`.
-
-    Parameters
-    ----------
-    geometry : Geometry
-        Of the N rows.
-    labels : integer array (R, N)
-        Cluster of each row under each partition, from 0.
-
-    Returns
-    -------
-    array (R, F)
-        Finite numbers that depend neither on the scale of the rows nor on the names of the clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> labels = np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
-    >>> evidence_of(Space.of(x), labels)[:, FEATURES.index("nearest_centre")].tolist()
-    [1.0, 0.5]
-    """
-    labels = np.asarray(labels)
-    shared = whole(geometry)
-    table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
-    for start, stop in _blocks(labels):
-        parts = Partitions.of(labels[start:stop])
-        moments = Moments.of(geometry, parts)
-        found: dict[str, Reals | float] = {
-            **shared,
-            **size_evidence(parts),
-            **neighbourhood_evidence(geometry, parts),
-            **gap_evidence(geometry, parts),
-            **mode_evidence(geometry, parts),
-            **separation_evidence(geometry, parts),
-            **normality_evidence(geometry, parts, moments),
-            **shape_evidence(parts, moments),
-            **pair_evidence(geometry, parts, moments),
-            **column_evidence(geometry, parts),
-        }
-        for column, name in enumerate(FEATURES):
-            table[start:stop, column] = found[name]
-    return table
-
-
-def _blocks(labels: Labels) -> list[tuple[int, int]]:
-    """Ranges of partitions whose clusters, times the rows, fit into what is held at once."""
-    clusters = labels.max(axis=1, initial=0) + 1
-    bounds = [0]
-    held = 0
-    for run, count in enumerate(clusters.tolist()):
-        if held and (held + count) * labels.shape[1] > _CELLS:
-            bounds.append(run)
-            held = 0
-        held += count
-    bounds.append(len(labels))
-    return [(start, stop) for start, stop in pairwise(bounds) if stop > start]
-
-
-def ranks_of(evidence: Float[Singles, "R F"]) -> Float[Singles, "R F"]:
-    """Rank of each partition in each column, from 0 for the smallest to 1; equal values share their mean rank.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> ranks_of(np.array([[3.0], [1.0], [3.0]], dtype=np.float32)).ravel().tolist()
-    [0.75, 0.0, 0.75]
-    """
-    if len(evidence) < 2:
-        return np.full(evidence.shape, 0.5, dtype=np.float32)
-    ranks: Singles = ((rankdata(evidence, axis=0) - 1.0) / (len(evidence) - 1.0)).astype(np.float32)
-    return ranks
-
+    "column_best": "fraction of variance between clusters in the column that separates them best",
+    "column_top_3": "the same, mean of the best three columns",
+    "column_median": "the same, median column",
+    "columns_mattering": "effective fraction of columns in which clusters differ",
+    "columns_mostly_explained": "fraction of columns with over half of their variance between clusters",
+    "columns_idle": "fraction of columns that clusters explain no better than a random partition",
+}
+"""What is measured of each candidate: column -> meaning. Names are stored in the cards of judges."""
 
 STEPPED: tuple[str, ...] = (
     "silhouette",
@@ -446,27 +199,249 @@ STEPPED: tuple[str, ...] = (
     "normal_certainty",
     "column_top_3",
 )
+"""Features of which the change with the number of clusters is a column too."""
 STEPS: tuple[str, ...] = (
     *(f"{name} against fewer clusters" for name in STEPPED),
     *(f"{name} with more clusters" for name in STEPPED),
 )
-"""Names of the columns of steps, in their order."""
-_PLACES = np.array([FEATURES.index(name) for name in STEPPED])
+VIEWS = ("standardised", "raw", "whitened", "ranks")
+
+# Scored sets on disk, which judges are trained on, have their columns in this order.
+_ONE_HOT_ORDER = (
+    "k-means",
+    "Gaussian mixture",
+    "Gaussian mixture, diagonal",
+    "Gaussian mixture, shared shape",
+    "Ward linkage",
+)
+_MAX_CELLS = 1 << 21  # pairs of a cluster and a row in memory at once: sixteen megabytes a table
+_PROBES = 256
+_PROBED_AXES = 5
 
 
-def steps_of(
-    evidence: Float[Singles, "R F"], n_clusters: Int[Integers, " R"], series: Int[Integers, " R"]
-) -> Float[Singles, "R S"]:
-    """How evidence changes from the next smaller number of clusters of a series, and to the next larger one.
+def column_names() -> tuple[str, ...]:
+    """Return the names of all columns, including those of algorithms registered from outside."""
+    algorithms = dict.fromkeys((*_ONE_HOT_ORDER, *ALGORITHMS))
+    return (
+        *FEATURES,
+        *(f"rank of {name}" for name in FEATURES),
+        *AGREEMENTS,
+        *STEPS,
+        *(f"by {name}" for name in algorithms),
+        *(f"on {name}" for name in VIEWS),
+    )
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateFeatures:
+    """Candidates for the same rows, and the features of each; more candidates can be added."""
+
+    space: Space
+    """The rows. Features are computed on the standardised columns for all candidates, so that they are comparable."""
+    candidates: tuple[Candidate, ...]
+    """At least one."""
+    values: Float[Singles, "R F"]
+    """Columns as in `FEATURES`."""
+
+    @classmethod
+    def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
+        """Compute the features.
+
+        Parameters
+        ----------
+        x : float64 array (N, D) or Space
+            The rows in their original units.
+        candidates : sequence of Candidate
+            Partitions of these rows; at least one.
+        """
+        space = Space.of(x)
+        return cls(space, tuple(candidates), partition_features(space.standardised, _stack_labels(candidates)))
+
+    def extended(self, others: Sequence[Candidate]) -> Self:
+        """Return the same with further candidates, at least one, at the end."""
+        values = partition_features(self.space.standardised, _stack_labels(others))
+        return replace(self, candidates=(*self.candidates, *others), values=np.concatenate((self.values, values)))
+
+    def table(self) -> Float[Singles, "R C"]:
+        """Return all columns of `column_names`, one row per candidate."""
+        return self.select(dict.fromkeys(column_names(), 0.0))
+
+    def select(self, columns: Mapping[str, float]) -> Float[Singles, "R C"]:
+        """Return columns by name, one row per candidate.
+
+        Parameters
+        ----------
+        columns : dict of str to float
+            Names, and the neutral value of each, used for columns that do not exist in this version.
+        """
+        n_clusters = np.array([each.n_clusters for each in self.candidates])
+        algorithms, views = [each.algorithm for each in self.candidates], [each.view for each in self.candidates]
+        numbers: dict[tuple[str, str], int] = {}
+        series = np.array([numbers.setdefault(key, len(numbers)) for key in zip(algorithms, views, strict=True)])
+        blocks = (
+            (FEATURES, self.values),
+            ((f"rank of {name}" for name in FEATURES), rank_columns(self.values)),
+            (AGREEMENTS, agreement_features(_stack_labels(self.candidates), n_clusters)),
+            (STEPS, step_features(self.values, n_clusters, series)),
+        )
+        found = {name: column for names, block in blocks for name, column in zip(names, block.T, strict=True)}
+        found |= {f"by {name}": np.array([each == name for each in algorithms]) for name in {*algorithms, *ALGORITHMS}}
+        found |= {f"on {name}": np.array([each == name for each in views]) for name in {*views, *VIEWS}}
+        table = np.empty((len(self.candidates), len(columns)), dtype=np.float32)
+        for position, (name, neutral) in enumerate(columns.items()):
+            table[:, position] = found.get(name, neutral)
+        return table
+
+
+def _stack_labels(candidates: Sequence[Candidate]) -> npt.NDArray[np.int64]:
+    return np.stack([each.labels for each in candidates])
+
+
+def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Float[Singles, "R F"]:
+    """Compute the features of R partitions of the rows; columns as in `FEATURES`.
 
     Parameters
     ----------
-    evidence : array (R, F)
+    geometry : Geometry
+        Of the N rows.
+    labels : integer array (R, N)
+        Cluster of each row under each partition, from 0.
+
+    Returns
+    -------
+    array (R, F)
+        Finite numbers that depend neither on the scale of the rows nor on the names of the clusters.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.array([[0.0], [1.0], [10.0], [11.0]])
+    >>> labels = np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
+    >>> partition_features(Geometry(x), labels)[:, list(FEATURES).index("nearest_centre")].tolist()
+    [1.0, 0.5]
+    """
+    labels = np.asarray(labels)
+    shared = geometry.cached("dataset features", lambda: dataset_features(geometry))
+    table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
+    for start, stop in _blocks(labels):
+        parts = Partitions.from_labels(labels[start:stop])
+        moments = ClusterMoments.compute(geometry, parts)
+        found: dict[str, Floats | float] = {
+            **shared,
+            **size_features(parts),
+            **neighbourhood_features(geometry, parts),
+            **gap_features(geometry, parts),
+            **mode_features(geometry, parts),
+            **separation_features(geometry, parts),
+            **normality_features(geometry, parts, moments),
+            **shape_features(parts, moments),
+            **pair_features(geometry, parts, moments),
+            **column_features(geometry, parts),
+        }
+        for column, name in enumerate(FEATURES):
+            table[start:stop, column] = found[name]
+    return table
+
+
+def _blocks(labels: AnyLabels) -> list[tuple[int, int]]:
+    """Return ranges of partitions whose clusters times the rows fit into memory at once."""
+    clusters = labels.max(axis=1, initial=0) + 1
+    bounds = [0]
+    held = 0
+    for run, count in enumerate(clusters.tolist()):
+        if held and (held + count) * labels.shape[1] > _MAX_CELLS:
+            bounds.append(run)
+            held = 0
+        held += count
+    bounds.append(len(labels))
+    return [(start, stop) for start, stop in pairwise(bounds) if stop > start]
+
+
+def dataset_features(geometry: Geometry) -> dict[str, float]:
+    """Compute the features of the rows as a whole: size, dimension, spread, and whether they cluster at all."""
+    rows = len(geometry.rows)
+    mean = float(geometry.unit_distances.ravel().mean(dtype=np.float64)) * rows / (rows - 1)
+    square = 2.0 * float(geometry.squared_norms.sum()) / (rows - 1)  # mean squared distance between two rows
+    axes = np.square(geometry.components).sum(axis=0)
+    edges = geometry.unit_tree.lengths
+    typical = float(np.median(edges))
+    near_normal, near_box = _emptiness(geometry.components[:, :_PROBED_AXES])
+    return {
+        "log_rows": np.log(rows),
+        "log_columns": np.log(geometry.rows.shape[1]),
+        "log_dimension": np.log(geometry.dimension),
+        "log_effective_axes": np.log(axes.sum() ** 2 / np.square(axes).sum()) if axes.any() else 0.0,
+        "distance_spread": np.sqrt(max(square / mean**2 - 1.0, 0.0)) if mean > 0.0 else 0.0,
+        "density_spread": float(geometry.log_cores.std()) * geometry.dimension,
+        "edge_tail": np.log(np.quantile(edges, 0.99) / typical) if typical > 0.0 else 0.0,
+        "equal_rows": float((geometry.unit_neighbour_distances[:, 0] == 0.0).mean()),
+        "emptiness_normal": near_normal,
+        "emptiness_box": near_box,
+        "log_islands": np.log(_count_islands(geometry)),
+        "log_modes": np.log(count_modes(geometry, 1.0)),
+        "second_mode": float(geometry.prominences[1]) if len(geometry.prominences) > 1 else 0.0,
+    }
+
+
+def _count_islands(geometry: Geometry) -> float:
+    """Count the components of the mutual neighbour graph with over one percent of the rows."""
+    rows = len(geometry.rows)
+    first, second = geometry.mutual_links.T
+    graph = coo_array((np.ones(len(first)), (first, second)), shape=(rows, rows))
+    _, parts = connected_components(graph, directed=False)
+    return float(max(1, (np.bincount(parts) > max(2.0, 0.01 * rows)).sum()))
+
+
+def _emptiness(rows: Floats) -> tuple[float, float]:
+    """Compute Hopkins-like statistics against a Gaussian and against a box.
+
+    They compare the log distance from probes to rows with that from row to row. The probes are a fixed low-discrepancy
+    sequence, so that no randomness is involved.
+    """
+    spread = rows.std(axis=0)
+    if not spread.any():
+        return 0.0, 0.0
+    net = Halton(rows.shape[1], scramble=False).random(_PROBES + 1)[1:]  # the first one is a corner
+    low, high = np.quantile(rows, [0.01, 0.99], axis=0)
+    tree = KDTree(rows)
+    apart = np.log(np.maximum(np.asarray(tree.query(rows, k=[2])[0]), 1e-3)).mean()
+    probes = (ndtri(net) * spread, low + (high - low) * net)
+    normal, box = (float(np.log(np.maximum(tree.query(probe)[0], 1e-3)).mean() - apart) for probe in probes)
+    return normal, box
+
+
+def rank_columns(values: Float[Singles, "R F"]) -> Float[Singles, "R F"]:
+    """Rank the candidates in each column, from 0 for the smallest to 1; ties have their mean rank.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rank_columns(np.array([[3.0], [1.0], [3.0]], dtype=np.float32)).ravel().tolist()
+    [0.75, 0.0, 0.75]
+    """
+    if len(values) < 2:
+        return np.full(values.shape, 0.5, dtype=np.float32)
+    ranks: Singles = ((rankdata(values, axis=0) - 1.0) / (len(values) - 1.0)).astype(np.float32)
+    return ranks
+
+
+_STEPPED_COLUMNS = np.array([list(FEATURES).index(name) for name in STEPPED])
+
+
+def step_features(
+    values: Float[Singles, "R F"], n_clusters: Int[Integers, " R"], series: Int[Integers, " R"]
+) -> Float[Singles, "R S"]:
+    """Compute how features change from the next smaller number of clusters, and to the next larger one.
+
+    Parameters
+    ----------
+    values : array (R, F)
         Columns as in `FEATURES`.
     n_clusters : integer array (R,)
         Number of clusters of each partition.
     series : integer array (R,)
-        Partitions with the same number here are compared: those of one algorithm on one form of the columns.
+        Partitions with the same number here are compared: those of one algorithm on one view.
 
     Returns
     -------
@@ -476,98 +451,24 @@ def steps_of(
     Examples
     --------
     >>> import numpy as np
-    >>> evidence = np.zeros((3, len(FEATURES)), dtype=np.float32)
-    >>> evidence[:, FEATURES.index("silhouette")] = [0.5, 0.75, 0.25]
-    >>> steps_of(evidence, np.array([2, 4, 3]), np.array([0, 0, 1]))[:, 0].tolist()
+    >>> values = np.zeros((3, len(FEATURES)), dtype=np.float32)
+    >>> values[:, list(FEATURES).index("silhouette")] = [0.5, 0.75, 0.25]
+    >>> step_features(values, np.array([2, 4, 3]), np.array([0, 0, 1]))[:, 0].tolist()
     [0.0, 0.25, 0.0]
     """
     order = np.lexsort((n_clusters, series))
-    values, counts, group = evidence[order][:, _PLACES], n_clusters[order], series[order]
-    rung = group * (counts.max() + 1) + counts  # rises along the order; equal for partitions of one number
-    before = np.searchsorted(rung, rung, side="left") - 1
-    after = np.searchsorted(rung, rung, side="right")
+    stepped, counts, group = values[order][:, _STEPPED_COLUMNS], n_clusters[order], series[order]
+    key = group * (counts.max() + 1) + counts  # ascending; equal for partitions of one series and number
+    before = np.searchsorted(key, key, side="left") - 1
+    after = np.searchsorted(key, key, side="right")
     has_before = (before >= 0) & (group[before] == group)
-    after = np.minimum(after, len(rung) - 1)
+    after = np.minimum(after, len(key) - 1)
     has_after = (group[after] == group) & (counts[after] > counts)
-    steps = np.empty((len(evidence), len(STEPS)), dtype=np.float32)
+    steps = np.empty((len(values), len(STEPS)), dtype=np.float32)
     steps[order] = np.hstack(
         [
-            np.where(has_before[:, None], values - values[before], 0.0),
-            np.where(has_after[:, None], values[after] - values, 0.0),
+            np.where(has_before[:, None], stepped - stepped[before], 0.0),
+            np.where(has_after[:, None], stepped[after] - stepped, 0.0),
         ]
     )
     return steps
-
-
-ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-VIEWS = ("standardised", "raw", "whitened", "ranks")
-
-BRIEF: tuple[str, ...] = (
-    *FEATURES,
-    *(f"rank of {name}" for name in FEATURES),
-    *CONTEXT,
-    *STEPS,
-    *(f"by {name}" for name in ALGORITHMS),
-    *(f"on {name}" for name in VIEWS),
-)
-"""Names of the columns of a brief, in their order."""
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class Case:
-    """What is known about proposals for the same rows; more of them can join."""
-
-    geometry: Space
-    """Of the standardised rows: evidence is taken from these for all proposals, whatever form of the columns they saw,
-    so that they can be compared."""
-    proposals: tuple[Proposal, ...]
-    """At least one."""
-    evidence: Float[Singles, "R F"]
-    """About each proposal alone."""
-
-    @classmethod
-    def of(cls, x: Floats, proposals: Sequence[Proposal]) -> Self:
-        """Take the evidence.
-
-        Parameters
-        ----------
-        x : float64 array (N, D)
-            The rows in their original units.
-        proposals : sequence of Proposal
-            Partitions of these rows; at least one.
-        """
-        geometry = Space.of(fit_views(x)[0].transform(x))
-        return cls(geometry, tuple(proposals), evidence_of(geometry, _labels(proposals)))
-
-    def joined_by(self, others: Sequence[Proposal]) -> Self:
-        """The case with further proposals, at least one, at the end."""
-        evidence = np.concatenate((self.evidence, evidence_of(self.geometry, _labels(others))))
-        return replace(self, proposals=(*self.proposals, *others), evidence=evidence)
-
-    def brief(self) -> Float[Singles, "R C"]:
-        """Lay out the proposals, one line each, columns as in `BRIEF`."""
-        n_clusters = np.array([each.n_clusters for each in self.proposals])
-        algorithm = np.array([ALGORITHMS.index(each.algorithm) for each in self.proposals])
-        view = np.array([VIEWS.index(each.view) for each in self.proposals])
-        brief: Singles = np.concatenate(
-            (
-                self.evidence,
-                ranks_of(self.evidence),
-                context_of(_labels(self.proposals), n_clusters),
-                steps_of(self.evidence, n_clusters, algorithm * len(VIEWS) + view),
-                _one_hot(algorithm, len(ALGORITHMS)),
-                _one_hot(view, len(VIEWS)),
-            ),
-            axis=1,
-        )
-        return brief
-
-
-def _labels(proposals: Sequence[Proposal]) -> Labels:
-    return np.stack([each.labels for each in proposals])
-
-
-def _one_hot(positions: Integers, width: int) -> Singles:
-    rows: Singles = np.eye(width, dtype=np.float32)[positions]
-    return rows

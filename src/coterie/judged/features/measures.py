@@ -1,0 +1,676 @@
+"""Features of partitions: sizes, neighbourhoods, gaps, modes, separation, normality, shapes, pairs, columns.
+
+Every function returns columns by name, one value per partition; what they mean is said in ``table.FEATURES``.
+Letters: N rows, R partitions, C clusters of all partitions together, Q principal axes.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Float
+from scipy.ndimage import convolve1d
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from coterie.judged.features.partitions import Partitions, rand_index
+from coterie.judged.space import Floats, Geometry, Integers, Singles
+
+Columns = dict[str, Floats]
+
+
+def safe_log(values: npt.NDArray[Any], floor: float = 1e-6, ceiling: float = 1e6) -> Floats:
+    """Take the logarithm of values clipped to the floor and the ceiling."""
+    logs: Floats = np.log(np.clip(values, floor, ceiling))
+    return logs
+
+
+_MAX_AXES = 10
+_RIDGE = 1e-6
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterMoments:
+    """Means and scatter matrices of all clusters on the leading principal axes."""
+
+    rows: Float[Floats, "N Q"]
+    """Rows on these axes."""
+    monomials: Float[Floats, "N J"]
+    """One, each coordinate, and each product of two: quadratic forms are linear in them."""
+    means: Float[Floats, "C Q"]
+    """Cluster means."""
+    scatters: Float[Floats, "C Q Q"]
+    """Sums of outer products of the centred rows."""
+    pooled: Float[Floats, "C Q Q"]
+    """Within-cluster covariance of the partition of each cluster, which its covariance is shrunk to."""
+    strength: float
+    """Number of rows that the pooled covariance counts for."""
+
+    @classmethod
+    def compute(cls, geometry: Geometry, parts: Partitions) -> Self:
+        """Compute the moments of every cluster."""
+        rows = geometry.components[:, :_MAX_AXES]
+        axes = rows.shape[1]
+        upper = np.triu_indices(axes)
+        monomials = np.hstack([np.ones((len(rows), 1)), rows, rows[:, upper[0]] * rows[:, upper[1]]])
+        sums = parts.vector_sums(monomials[:, 1:])
+        means = sums[:, :axes] / parts.sizes[:, None]
+        scatters = np.empty((len(means), axes, axes))
+        scatters[:, upper[0], upper[1]] = sums[:, axes:]
+        scatters[:, upper[1], upper[0]] = sums[:, axes:]
+        scatters -= parts.sizes[:, None, None] * means[:, :, None] * means[:, None, :]
+        pooled = parts.sum(scatters) / parts.n_rows + _RIDGE * np.eye(axes)
+        return cls(rows, monomials, means, scatters, pooled[parts.owner], axes + 2.0)
+
+    def covariances(self, scatters: Floats, sizes: Floats) -> Floats:
+        """Return the shrunk covariances (C, Q, Q) of clusters with these scatters and sizes."""
+        shrunk: Floats = (scatters + self.strength * self.pooled) / (sizes + self.strength)[:, None, None]
+        return shrunk
+
+
+def log_determinants(covariances: Floats) -> Floats:
+    """Return the log determinants (C,), bounded below for degenerate clusters."""
+    values = np.linalg.slogdet(covariances)[1]
+    logs: Floats = np.maximum(values, covariances.shape[-1] * np.log(_RIDGE) * 1.5)
+    return logs
+
+
+def size_features(parts: Partitions) -> Columns:
+    """Number of clusters, and how unequal their sizes are."""
+    count, rows = parts.n_clusters, parts.n_rows
+    fraction = parts.sizes / rows
+    entropy = -parts.sum(fraction * np.log(fraction))
+    return {
+        "log_clusters": np.log(count),
+        "log_rows_per_cluster": np.log(rows / count),
+        "size_evenness": np.where(count > 1, entropy / np.log(np.maximum(count, 2)), 1.0),
+        "log_effective_clusters": entropy,
+        "smallest_share": parts.min(fraction),
+        "largest_share": parts.max(fraction),
+        "log_smallest_to_fair": np.log(parts.min(fraction) * count),
+        "tiny_clusters": parts.mean(parts.sizes < 5),
+        "small_clusters": parts.mean(fraction < 0.2 / count[parts.owner]),
+    }
+
+
+def mode_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Most and second most prominent density mode of each cluster: one without a mode is part of another."""
+    best = np.zeros(len(parts.sizes))
+    second = np.zeros(len(parts.sizes))
+    for peak, prominence in zip(geometry.peaks[::-1], geometry.prominences[::-1], strict=True):
+        cluster = parts.cluster[:, peak]  # one of each partition, so none twice
+        second[cluster] = best[cluster]
+        best[cluster] = prominence
+    best, second = np.log1p(best), np.log1p(second)
+    return {
+        "own_mode": parts.weighted_mean(best),
+        "own_mode_worst": parts.min(best),
+        "own_mode_median": parts.median(best),
+        "second_mode_mean": parts.weighted_mean(second),
+        "second_mode_worst": parts.max(second),
+        "without_mode": parts.mean(best < np.log(2.0)),
+        "with_two_modes": parts.mean(second > np.log(2.0)),
+        "rows_without_mode": parts.weighted_mean(best < np.log(2.0)),
+        "rows_with_two_modes": parts.weighted_mean(second > np.log(2.0)),
+        "own_mode_notable": parts.min_of_large(best),
+        "basins_agree": _agreement(parts, geometry.basins[0]),
+        "high_basins_agree": _agreement(parts, geometry.basins[1]),
+        "log_modes_per_cluster": np.log(count_modes(geometry, 1.0) / parts.n_clusters),
+    }
+
+
+def _agreement(parts: Partitions, basins: Integers) -> Floats:
+    """Compute the adjusted Rand index (R,) of each partition with the basins (N,) of the modes."""
+    width = int(basins.max()) + 1
+    cells = np.bincount((parts.cluster * width + basins).ravel(), minlength=len(parts.sizes) * width)
+    both = parts.sum(np.square(cells.reshape(-1, width).astype(np.float64)).sum(axis=1)) - parts.n_rows
+    ours = parts.sum(np.square(parts.sizes)) - parts.n_rows
+    theirs = float(np.square(np.bincount(basins).astype(np.float64)).sum()) - parts.n_rows
+    return rand_index(both, ours, theirs, parts.n_rows)
+
+
+_MAX_LOG_RATIO = 8.0
+
+
+def gap_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Gaps between clusters over the edges within, on both spanning trees."""
+    return {**_tree_features(geometry, parts), **_density_validity(geometry, parts)}
+
+
+def _ends(parts: Partitions, tree: Integers) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
+    """Return the clusters (R, N - 1) of both ends of each edge, and whether they differ."""
+    first, second = parts.cluster[:, tree[:, 0]], parts.cluster[:, tree[:, 1]]
+    return first, second, first != second
+
+
+def _extremes(parts: Partitions, tree: Integers, logs: Floats) -> tuple[Floats, Floats]:
+    """Return the longest edge within each cluster and the shortest edge out of it (C,); the median where there is none.
+
+    A minimum spanning tree holds the shortest of all edges that leave a cluster, so the latter is the gap itself.
+    """
+    first, second, cut = _ends(parts, tree)
+    values = np.broadcast_to(logs, cut.shape)
+    longest = np.full(len(parts.sizes), -np.inf)
+    np.maximum.at(longest, first[~cut], values[~cut])
+    shortest = np.full(len(parts.sizes), np.inf)
+    np.minimum.at(shortest, first[cut], values[cut])
+    np.minimum.at(shortest, second[cut], values[cut])
+    longest = np.where(np.isfinite(longest), longest, np.median(logs))
+    shortest = np.where(np.isfinite(shortest), shortest, longest)
+    return longest, shortest
+
+
+def _floored_logs(lengths: Floats) -> Floats:
+    return np.log(np.maximum(lengths, 1e-3 * float(lengths.mean()) or 1.0))
+
+
+def _tree_features(geometry: Geometry, parts: Partitions) -> Columns:
+    logs = _floored_logs(geometry.unit_tree.lengths)
+    first, _, cut = _ends(parts, geometry.unit_tree.edges)
+    values = np.broadcast_to(logs, cut.shape)
+    longest, gap = _extremes(parts, geometry.unit_tree.edges, logs)
+    clusters = len(parts.sizes)
+    inner = np.bincount(first[~cut], minlength=clusters)
+    typical = np.bincount(first[~cut], weights=values[~cut], minlength=clusters) / np.maximum(inner, 1)
+    typical = np.where(inner > 0, typical, np.median(logs))
+    cuts = cut.sum(axis=1)
+    to_longest = np.clip(gap - longest, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
+    to_typical = np.clip(gap - typical, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
+    widest_cut = np.where(cut, values, logs.min()).max(axis=1)
+    tail = np.clip(longest - typical, 0.0, _MAX_LOG_RATIO)
+    return {
+        "gap_to_longest_worst": parts.min(to_longest),
+        "gap_to_longest_median": parts.median(to_longest),
+        "gap_to_typical_worst": parts.min(to_typical),
+        "gap_to_typical_median": parts.median(to_typical),
+        "log_dunn": np.clip(parts.min(gap) - parts.max(longest), -_MAX_LOG_RATIO, _MAX_LOG_RATIO),
+        "log_cuts_to_fewest": np.log((cuts + 1.0) / parts.n_clusters),
+        "cut_share": cuts / len(logs),
+        "cut_length": np.where(cuts > 0, (values * cut).sum(axis=1) / np.maximum(cuts, 1) - logs.mean(), 0.0),
+        "inner_tail_mean": parts.weighted_mean(tail),
+        "inner_tail_worst": parts.max(tail),
+        # Above zero where the widest gap was missed.
+        "uncut_to_cut": np.clip(parts.max(longest) - widest_cut, -_MAX_LOG_RATIO, _MAX_LOG_RATIO),
+    }
+
+
+def _density_validity(geometry: Geometry, parts: Partitions) -> Columns:
+    """Density-based validity (DBCV): separation against sparseness, on the tree of mutual reachability."""
+    tree = geometry.unit_reachability_tree
+    longest, gap = _extremes(parts, tree.edges, _floored_logs(tree.lengths))
+    validity = np.sign(gap - longest) * -np.expm1(-np.abs(gap - longest))  # (gap - longest) / max of both
+    return {
+        "density_validity": parts.weighted_mean(validity),
+        "density_validity_notable": parts.min_of_large(validity),
+        "density_validity_worst": parts.min(validity),
+        "density_validity_median": parts.median(validity),
+    }
+
+
+_RANKS = (1, 2, 4, 8, 12)
+_BORDER_RANK = 8
+_GRAPH_RANK = 12
+_EMPTY = 3.0  # log density ratio of the inside of a cluster to empty space
+
+
+def neighbourhood_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Neighbours with the same label, graph cuts, connected pieces of clusters, and density at borders."""
+    same = _count_same(geometry, parts)
+    fractions = {rank: parts.cluster_sums(same[rank]) / (parts.sizes * _available(geometry, rank)) for rank in _RANKS}
+    columns = {f"same_{rank}": parts.weighted_mean(fraction) for rank, fraction in fractions.items()}
+    columns |= {f"same_{rank}_worst": parts.min(fractions[rank]) for rank in (1, 4, 12)}
+    columns |= {f"same_{rank}_median": parts.median(fractions[rank]) for rank in (1, 4, 12)}
+    outvoted = 2 * same[_GRAPH_RANK] < _available(geometry, _GRAPH_RANK)
+    columns["outvoted"] = outvoted.mean(axis=1)
+    columns["outvoted_worst"] = parts.max(parts.cluster_means(outvoted))
+    columns |= _cuts(geometry, parts, fractions[_GRAPH_RANK])
+    columns |= _pieces(geometry, parts)
+    columns |= _borders(geometry, parts, same[_BORDER_RANK] < _available(geometry, _BORDER_RANK))
+    return columns
+
+
+def _available(geometry: Geometry, rank: int) -> int:
+    return min(rank, int(geometry.unit_neighbours.shape[1]))
+
+
+def _count_same(geometry: Geometry, parts: Partitions) -> dict[int, npt.NDArray[np.uint8]]:
+    """Count (R, N) how many neighbours of each row, up to each rank, are in its cluster."""
+    cluster = parts.cluster.astype(np.int32)
+    count = np.zeros(cluster.shape, dtype=np.uint8)
+    found = {}
+    for rank in range(1, _RANKS[-1] + 1):
+        if rank <= geometry.unit_neighbours.shape[1]:
+            count += cluster[:, geometry.unit_neighbours[:, rank - 1]] == cluster
+        if rank in _RANKS:
+            found[rank] = count.copy()
+    return found
+
+
+def _cuts(geometry: Geometry, parts: Partitions, inside: Floats) -> Columns:
+    """Modularity and conductance of the directed neighbour graph."""
+    degree = _available(geometry, _GRAPH_RANK)
+    arriving = np.bincount(geometry.unit_neighbours[:, :degree].ravel(), minlength=parts.n_rows)
+    volume = parts.sizes * degree + parts.cluster_sums(arriving)
+    total = 2.0 * degree * parts.n_rows
+    kept = 2.0 * inside * degree * parts.sizes
+    chance = parts.sum(np.square(volume / total))
+    modularity = parts.sum(kept) / total - chance
+    leaving = 1.0 - kept / volume
+    return {
+        "modularity": modularity,
+        "modularity_relative": modularity / np.maximum(1.0 - chance, 1e-3),
+        "conductance_mean": parts.mean(leaving),
+        "conductance_rows": parts.weighted_mean(leaving),
+        "conductance_worst": parts.max(leaving),
+        "log_normalised_cut": np.log1p(parts.sum(leaving)),
+    }
+
+
+def _pieces(geometry: Geometry, parts: Partitions) -> Columns:
+    """Connected components of each cluster in the graph of mutual neighbours, all partitions in one graph."""
+    runs, rows = parts.cluster.shape
+    first, second = geometry.mutual_links.T
+    run, link = np.nonzero(parts.cluster[:, first] == parts.cluster[:, second])
+    nodes = runs * rows
+    ends = (run * rows + first[link], run * rows + second[link])
+    graph = coo_array((np.ones(len(run), dtype=np.int8), ends), shape=(nodes, nodes))
+    count, piece = connected_components(graph.tocsr(), directed=False)
+    weight = np.bincount(piece, minlength=count)
+    cluster = np.zeros(count, dtype=np.intp)
+    cluster[piece] = parts.cluster.ravel()
+    largest = np.zeros(len(parts.sizes))
+    np.maximum.at(largest, cluster, weight.astype(np.float64))
+    large = weight >= np.maximum(3.0, 0.05 * parts.sizes[cluster])
+    pieces = np.maximum(np.bincount(cluster[large], minlength=len(parts.sizes)), 1)
+    outside = 1.0 - largest / parts.sizes
+    return {
+        "astray": parts.weighted_mean(outside),
+        "astray_worst": parts.max(outside),
+        "log_pieces": np.log(parts.mean(pieces)),
+        "log_pieces_worst": np.log(parts.max(pieces)),
+    }
+
+
+def _borders(geometry: Geometry, parts: Partitions, border: npt.NDArray[np.bool_]) -> Columns:
+    """Density where clusters meet: a true border is sparser than the inside, a cut through a cluster is not."""
+    sparsity = geometry.log_cores * geometry.dimension
+    at_border = parts.cluster_sums(border)
+    inside = parts.sizes - at_border
+    outer = parts.cluster_sums(sparsity * border) / np.maximum(at_border, 1.0)
+    inner = parts.cluster_sums(sparsity * ~border) / np.maximum(inside, 1.0)
+    gap = np.clip(outer - inner, -_EMPTY, _EMPTY) * ((at_border > 0) & (inside > 0))
+    spread = max(float(sparsity.std()), 1e-6)
+    deviation = np.sqrt(
+        np.maximum(parts.cluster_means(np.square(sparsity)) - np.square(parts.cluster_means(sparsity)), 0.0)
+    )
+    # Clusters that do not touch have the best possible border: one extra row in empty space stands for it.
+    return {
+        "border_share": border.mean(axis=1),
+        "border_share_worst": parts.max(at_border / parts.sizes),
+        "border_sparsity": (parts.sum(gap * at_border) + _EMPTY) / (parts.sum(at_border) + 1.0),
+        "border_sparsity_worst": parts.min((gap * at_border + _EMPTY) / (at_border + 1.0)),
+        "border_sparsity_notable": parts.min_of_large((gap * at_border + _EMPTY) / (at_border + 1.0)),
+        "density_spread_within": np.sqrt(parts.weighted_mean(np.square(deviation))) / spread,
+        "density_spread_worst": parts.max(deviation) / spread,
+    }
+
+
+def count_modes(geometry: Geometry, prominence: float) -> float:
+    """Count the modes of more than that prominence; the highest one always counts."""
+    return float(max(1, (geometry.prominences > prominence).sum()))
+
+
+_KERNEL = np.array([1.0, 4.0, 6.0, 4.0, 1.0]) / 16.0
+_NOISE = float(np.square(_KERNEL).sum())  # variance of a smoothed count over the count
+
+
+def valleys(counts: Floats) -> tuple[Floats, Floats]:
+    """Return depth in [0, 1] and significance of the clearest valley of each histogram (C, B).
+
+    The valley is where the count falls most, in standard errors, below the lower of the highest peaks on both sides.
+    """
+    smooth = convolve1d(counts, _KERNEL, axis=1, mode="constant")
+    left = np.maximum.accumulate(smooth, axis=1)
+    right = np.maximum.accumulate(smooth[:, ::-1], axis=1)[:, ::-1]
+    rim = np.minimum(left, right)
+    score = (rim - smooth) / np.sqrt(_NOISE * (rim + smooth) + 0.5)
+    lowest = score.argmax(axis=1)
+    each = np.arange(len(counts))
+    significance = score[each, lowest]
+    depth = (rim - smooth)[each, lowest] / (rim[each, lowest] + 0.5)
+    # There is always some dip: one that is not significant counts as shallow.
+    return depth * np.square(significance) / (np.square(significance) + 4.0), significance
+
+
+def histograms(group: Integers, values: Floats, groups: int, low: float, high: float, bins: int) -> Floats:
+    """Return the histogram (C, B) of the values of each group; values out of range fall into the outer bins."""
+    position = np.clip(((values - low) * (bins / (high - low))).astype(np.intp), 0, bins - 1)
+    return np.bincount(group * bins + position, minlength=groups * bins).reshape(groups, bins).astype(np.float64)
+
+
+_TINY = np.finfo(np.float32).tiny
+
+
+def separation_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Silhouettes, Calinski-Harabasz, Davies-Bouldin, unexplained variance, and agreement with the nearest mean."""
+    return {**_silhouettes(geometry, parts), **_centres(geometry, parts)}
+
+
+def _silhouettes(geometry: Geometry, parts: Partitions) -> Columns:
+    sums: Singles = parts.one_hot() @ geometry.unit_distances  # (C, N)
+    sizes = parts.sizes.astype(np.float32)
+    own_size = sizes[parts.cluster]
+    within = parts.at_own_cluster(sums) / np.maximum(own_size - 1.0, 1.0)
+    sums /= sizes[:, None]
+    sums[parts.cluster, np.arange(parts.n_rows)] = np.inf
+    between = parts.min(sums)
+    defined = (own_size > 1.0) & np.isfinite(between)
+    between = np.where(defined, between, within)
+    values = np.where(defined, (between - within) / np.maximum(np.maximum(within, between), _TINY), 0.0)
+    means = parts.cluster_means(values)
+    return {
+        "silhouette": values.mean(axis=1),
+        "silhouette_worst": parts.min(means),
+        "silhouette_median": parts.median(means),
+        "silhouette_notable": parts.min_of_large(means),
+        "silhouette_negative": (values < 0.0).mean(axis=1),
+    }
+
+
+def _centres(geometry: Geometry, parts: Partitions) -> Columns:
+    rows, count = parts.n_rows, parts.n_clusters
+    centres = parts.vector_sums(geometry.components) / parts.sizes[:, None]
+    lengths = np.einsum("cd,cd->c", centres, centres)
+    scatter = np.maximum(parts.cluster_sums(geometry.squared_norms) - parts.sizes * lengths, 0.0)
+    total = max(float(geometry.squared_norms.sum()), float(_TINY))
+    left = np.clip(parts.sum(scatter) / total, 0.0, 1.0)
+    ratio = (1.0 - left) * np.maximum(rows - count, 1.0) / (np.maximum(left, 1e-9) * np.maximum(count - 1.0, 1.0))
+
+    squared = np.maximum(geometry.squared_norms + lengths[:, None] - 2.0 * (centres @ geometry.components.T), 0.0)
+    own = parts.at_own_cluster(squared)
+    nearest = own <= parts.min(squared) * (1.0 + 1e-9) + 1e-12
+    radii = parts.cluster_means(np.sqrt(own))
+    similarity = _most_similar(parts, centres, radii)
+    return {
+        "log_calinski_harabasz": np.where(count > 1, safe_log(ratio), 0.0),
+        "log_davies_bouldin": np.where(count > 1, safe_log(parts.mean(similarity), 1e-3, 1e3), 0.0),
+        "log_davies_bouldin_worst": np.where(count > 1, safe_log(parts.max(similarity), 1e-3, 1e3), 0.0),
+        "variance_left": left,
+        # Cutting a uniform cloud of d dimensions into k pieces leaves about k^(-2/d) of its variance.
+        "log_left_to_uniform": safe_log(left) + 2.0 / geometry.dimension * np.log(count),
+        "nearest_centre": nearest.mean(axis=1),
+        "nearest_centre_worst": parts.min(parts.cluster_means(nearest)),
+        "spherical_gain": _spherical_gain(geometry, parts, left),
+        "log_radius_ratio": safe_log(parts.max(radii) / np.maximum(parts.median(radii), 1e-6), 1.0, 1e3),
+    }
+
+
+def _most_similar(parts: Partitions, centres: Floats, radii: Floats) -> Floats:
+    """Return Davies and Bouldin's similarity (C,) of each cluster to the most similar one."""
+    padded, spread = parts.padded(centres, 0.0), parts.padded(radii, -np.inf)
+    squares = np.einsum("rkd,rkd->rk", padded, padded)
+    apart = squares[:, :, None] + squares[:, None, :] - 2.0 * (padded @ padded.transpose(0, 2, 1))
+    apart = np.sqrt(np.maximum(apart, 1e-12))
+    similar = (spread[:, :, None] + spread[:, None, :]) / apart
+    similar[:, np.arange(similar.shape[1]), np.arange(similar.shape[1])] = -np.inf
+    most: Floats = np.maximum(similar.max(axis=2)[parts.owner, parts.position], 0.0)
+    return most
+
+
+def _spherical_gain(geometry: Geometry, parts: Partitions, left: Floats) -> Floats:
+    """Return the BIC gain per row and column of equal spherical Gaussians over a single one."""
+    rows, columns = parts.n_rows, float(geometry.components.shape[1])
+    fraction = parts.sizes / rows
+    fit = -0.5 * columns * safe_log(left * rows / np.maximum(rows - parts.n_clusters, 1.0))
+    price = 0.5 * (parts.n_clusters - 1.0) * (columns + 1.0) * np.log(rows) / rows
+    gain: Floats = (parts.sum(fraction * np.log(fraction)) + fit - price) / columns
+    return gain
+
+
+def normality_features(geometry: Geometry, parts: Partitions, moments: ClusterMoments) -> Columns:
+    """How well one Gaussian per cluster explains the rows (BIC), and whether it recovers the labels."""
+    axes = moments.rows.shape[1]
+    covariances = moments.covariances(moments.scatters, parts.sizes)
+    determinants = log_determinants(covariances)
+    inverses = np.linalg.inv(covariances).astype(np.float64, copy=False)
+    distances = _mahalanobis(moments, inverses)  # (C, N)
+    own_distance = parts.at_own_cluster(distances)
+    constants = np.log(parts.sizes / parts.n_rows) - 0.5 * determinants
+    distances *= -0.5
+    distances += constants[:, None]  # log-likelihoods now, up to a common constant
+    own, best = parts.at_own_cluster(distances), parts.max(distances)
+    distances -= best[parts.owner]
+    np.exp(distances, out=distances)
+    mixture = best + np.log(parts.sum(distances))
+
+    single = np.cov(moments.rows.T, bias=True).reshape(axes, axes) + 1e-6 * np.eye(axes)
+    alone = -0.5 * (log_determinants(single[None])[0] + axes)
+    gain = mixture.mean(axis=1) - alone
+    hard = own.mean(axis=1) - alone
+    parameters = (parts.n_clusters - 1.0) * (1.0 + axes + axes * (axes + 1) / 2)
+    price = 0.5 * parameters * np.log(parts.n_rows) / parts.n_rows
+    certainty = np.exp(own - mixture)
+    returned = own >= best - 1e-9
+    kurtosis = parts.cluster_means(np.square(own_distance)) / (axes * (axes + 2.0)) - 1.0
+    return {
+        "normal_gain": gain / axes,
+        "normal_gain_hard": hard / axes,
+        "normal_bic": np.clip((gain - price) / axes, -10.0, 10.0),
+        "normal_returns": returned.mean(axis=1),
+        "normal_returns_worst": parts.min(parts.cluster_means(returned)),
+        "normal_certainty": certainty.mean(axis=1),
+        "normal_certainty_worst": parts.min(parts.cluster_means(certainty)),
+        "kurtosis_mean": np.clip(parts.weighted_mean(kurtosis), -1.0, 10.0),
+        "kurtosis_most": np.log1p(np.maximum(parts.max(kurtosis), -0.9)),
+        "axis_aligned_gain": _axis_aligned_gain(geometry, parts),
+    }
+
+
+def _mahalanobis(moments: ClusterMoments, inverses: Floats) -> Floats:
+    """Return squared Mahalanobis distances (C, N) of all rows from all clusters, by one matrix product."""
+    axes = moments.rows.shape[1]
+    upper = np.triu_indices(axes)
+    pulled = np.einsum("cij,cj->ci", inverses, moments.means)
+    doubled = np.where(upper[0] == upper[1], 1.0, 2.0) * inverses[:, upper[0], upper[1]]
+    constant = np.einsum("ci,ci->c", pulled, moments.means)
+    forms = np.hstack([constant[:, None], -2.0 * pulled, doubled])
+    squared: Floats = np.maximum(forms @ moments.monomials.T, 0.0)
+    return squared
+
+
+def _axis_aligned_gain(geometry: Geometry, parts: Partitions) -> Floats:
+    """Return the BIC gain per row and axis of Gaussians aligned with the principal axes."""
+    rows, axes = geometry.components, geometry.components.shape[1]
+    sizes = parts.sizes[:, None]
+    sums = parts.vector_sums(np.hstack([rows, np.square(rows)]))
+    scatter = np.maximum(sums[:, axes:] - np.square(sums[:, :axes]) / sizes, 0.0)
+    total = np.square(rows).mean(axis=0) + 1e-6
+    pooled = (parts.sum(scatter) / parts.n_rows)[parts.owner] + 1e-6 * total
+    variances = (scatter + 3.0 * pooled) / (sizes + 3.0)
+    fit = -0.5 * np.log(variances / total).sum(axis=1) + np.log(parts.sizes / parts.n_rows)
+    price = 0.5 * (parts.n_clusters - 1.0) * (2.0 * axes + 1.0) * np.log(parts.n_rows) / parts.n_rows
+    gain: Floats = np.clip((parts.weighted_mean(fit) - price) / axes, -10.0, 10.0)
+    return gain
+
+
+_MAX_COLUMNS = 64  # of more, every second, third ... one is used
+_TOP = 3
+_MOSTLY = 0.5
+_CHANCE = 3.0  # times the fraction that a random partition explains
+
+
+def column_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Fraction of each column's variance between clusters, and how it is distributed over the columns."""
+    columns = geometry.unit_rows[:, :: -(-geometry.rows.shape[1] // _MAX_COLUMNS)]
+    variance = np.square(columns).mean(axis=0)
+    columns = columns[:, variance > 0.0] / np.sqrt(variance[variance > 0.0])
+    if not columns.shape[1]:
+        columns = np.zeros((len(columns), 1))
+    between = parts.sum(np.square(parts.vector_sums(columns)) / parts.sizes[:, None]) / parts.n_rows
+    chance = ((parts.n_clusters - 1.0) / max(parts.n_rows - 1.0, 1.0))[:, None]
+    explained = np.clip((between - chance) / np.maximum(1.0 - chance, 1e-9), 0.0, 1.0)
+    ordered = -np.sort(-explained, axis=1)
+    total, squares = explained.sum(axis=1), np.square(explained).sum(axis=1)
+    return {
+        "column_best": ordered[:, 0],
+        "column_top_3": ordered[:, :_TOP].mean(axis=1),
+        "column_median": np.median(explained, axis=1),
+        "columns_mattering": np.square(total) / np.maximum(squares, 1e-12) / explained.shape[1],
+        "columns_mostly_explained": (explained > _MOSTLY).mean(axis=1),
+        "columns_idle": (between < _CHANCE * chance).mean(axis=1),
+    }
+
+
+_REACH, _BINS = 2.5, 25  # of the histograms, in standard deviations; 0 and 1 are in the middle of bins
+_AXES = 2
+_NORMAL = 2.0 / np.pi  # fraction of the variance of a Gaussian that a cut at its mean explains
+
+
+def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
+    """Gaps, bimodality, valleys and skewness of each cluster along its own two longest axes."""
+    spreads, axes = np.linalg.eigh(moments.scatters / parts.sizes[:, None, None])
+    leading = range(min(_AXES, axes.shape[2]))
+    found = [_along(parts, moments, axes[:, :, -1 - axis], spreads[:, -1 - axis]) for axis in leading]
+    gap, halves, depth, significance, skewness = np.max(np.array(found), axis=0)
+    flatness = np.maximum(spreads[:, -1], 1e-9) / np.maximum(np.maximum(spreads, 0.0).sum(axis=1), 1e-9)
+    significance = np.log1p(significance)
+    return {
+        "inner_gap_mean": parts.weighted_mean(gap),
+        "inner_gap_worst": parts.max(gap),
+        "inner_halves_mean": parts.weighted_mean(halves),
+        "inner_halves_worst": parts.max(halves),
+        "inner_valley_mean": parts.weighted_mean(depth),
+        "inner_valley_worst": parts.max(depth),
+        "inner_valley_significance_mean": parts.weighted_mean(significance),
+        "inner_valley_significance_worst": parts.max(significance),
+        "inner_skewness_mean": parts.weighted_mean(skewness),
+        "elongation_mean": parts.weighted_mean(flatness),
+    }
+
+
+def _along(parts: Partitions, moments: ClusterMoments, axis: Floats, variance: Floats) -> tuple[Floats, ...]:
+    """Return gap, variance explained by a cut, valley depth and significance, and skewness (C,) along an axis."""
+    deviation = np.sqrt(np.maximum(variance, 1e-18))
+    offset = np.einsum("cq,cq->c", axis, moments.means)
+    values = parts.at_own_cluster((axis / deviation[:, None]) @ moments.rows.T) - (offset / deviation)[parts.cluster]
+    values[np.broadcast_to((variance < 1e-12)[parts.cluster], values.shape)] = 0.0
+    depth, significance = valleys(
+        histograms(parts.cluster.ravel(), values.ravel(), len(parts.sizes), -_REACH, _REACH, _BINS)
+    )
+    skewness = np.log1p(np.abs(parts.cluster_means(values**3)))
+    gap, halves = _splits(parts, values)
+    return gap, halves, depth, significance, skewness
+
+
+def _splits(parts: Partitions, values: Floats) -> tuple[Floats, Floats]:
+    """Return the largest gap, weighted by the fraction of rows beyond it, and the most variance that a cut explains."""
+    wide = 1e3
+    # One sort serves all clusters: each has its own range of the real line.
+    ordered = np.sort((np.clip(values, -0.4 * wide, 0.4 * wide) + wide * parts.cluster).ravel())
+    cluster = np.repeat(np.arange(len(parts.sizes)), parts.sizes.astype(np.intp))
+    ordered -= wide * cluster
+    first = np.concatenate([[0], np.cumsum(parts.sizes)[:-1]]).astype(np.intp)
+    size = parts.sizes[cluster]
+    before = np.arange(1, len(ordered) + 1) - first[cluster]  # rows up to and including this one
+    inside = before < size
+    running = np.cumsum(ordered)
+    running = running - (running[first] - ordered[first])[cluster]
+    after = np.maximum(size - before, 1.0)
+    steps = np.diff(ordered, append=0.0)
+    gaps = np.where(inside, steps * np.minimum(before, after) / size, 0.0)
+    explained = np.where(inside, np.square(running) / (before * after), 0.0)
+    largest = np.log1p(np.maximum.reduceat(gaps, first))
+    halves = np.clip(np.maximum.reduceat(explained, first), 0.0, 1.0)
+    # Few rows are always split well by some cut, so shrink their values.
+    weight = parts.sizes / (parts.sizes + 10.0)
+    return largest * weight, _NORMAL + (halves - _NORMAL) * weight
+
+
+_RANK = 8
+_LOW, _HIGH, _PAIR_BINS = -0.54, 1.54, 26  # the means, at 0 and 1, are well inside their bins
+_MAX_COST = 10.0
+
+
+def pair_features(geometry: Geometry, parts: Partitions, moments: ClusterMoments) -> Columns:
+    """For each cluster and the one it touches most: the valley between them, and the cost of merging them."""
+    partner = _partners(geometry, parts, moments)
+    together = parts.sizes + parts.sizes[partner]
+    apart = moments.means[partner] - moments.means
+    between = (parts.sizes * parts.sizes[partner] / together)[:, None, None] * apart[:, :, None] * apart[:, None, :]
+    within = moments.scatters + moments.scatters[partner]
+    covariances = moments.covariances(within, together)
+    direction = np.linalg.solve(covariances, apart[:, :, None])[:, :, 0].astype(np.float64, copy=False)
+    separation = np.sqrt(np.maximum(np.einsum("cq,cq->c", direction, apart), 0.0))
+    depth, significance = _valleys_between(parts, moments, partner, direction)
+    merging = _merging_cost(parts, moments, partner, moments.covariances(within + between, together))
+    alone = parts.n_clusters[parts.owner] < 2
+    depth, significance, separation, merging = (
+        np.where(alone, 0.0, values) for values in (depth, np.log1p(significance), safe_log(separation, 1e-2), merging)
+    )
+    return {
+        "valley_rows": parts.weighted_mean(depth),
+        "valley_significance_notable": parts.min_of_large(significance),
+        "separation_rows": parts.weighted_mean(separation),
+        "merging_cost_rows": parts.weighted_mean(merging),
+        "merging_cost_notable": parts.min_of_large(merging),
+        "valley_mean": parts.mean(depth),
+        "valley_worst": parts.min(depth),
+        "valley_median": parts.median(depth),
+        "valley_significance_mean": parts.weighted_mean(significance),
+        "valley_significance_worst": parts.min(significance),
+        "valley_significance_median": parts.median(significance),
+        "separation_worst": parts.min(separation),
+        "separation_median": parts.median(separation),
+        "merging_cost_worst": parts.min(merging),
+        "merging_cost_median": parts.median(merging),
+    }
+
+
+def _partners(geometry: Geometry, parts: Partitions, moments: ClusterMoments) -> Integers:
+    """Return the cluster (C,) with most neighbours across the border, or the nearest one if there are none."""
+    widest = int(parts.n_clusters.max())
+    position = parts.position
+    cells = len(parts.sizes) * widest
+    edges = np.zeros(cells)
+    for rank in range(min(_RANK, geometry.unit_neighbours.shape[1])):
+        other = position[parts.cluster[:, geometry.unit_neighbours[:, rank]]]
+        edges += np.bincount((parts.cluster * widest + other).ravel(), minlength=cells)
+    crossing = edges.reshape(-1, widest)
+    padded = parts.padded(moments.means, np.inf)[parts.owner]  # (C, largest K, Q)
+    padded -= moments.means[:, None, :]
+    distance = np.sqrt(np.einsum("ckq,ckq->ck", padded, padded))
+    # Incoming edges count too; one edge outweighs any distance.
+    backward = parts.padded(crossing, 0.0)  # (R, K, K)
+    score = crossing + backward.transpose(0, 2, 1)[parts.owner, position] + 0.5 / (1.0 + distance)
+    score[np.isinf(distance)] = -np.inf
+    score[np.arange(len(position)), position] = -1.0  # itself, only if there is no other
+    chosen: Integers = parts.starts[parts.owner] + score.argmax(axis=1)
+    return chosen
+
+
+def _valleys_between(
+    parts: Partitions, moments: ClusterMoments, partner: Integers, direction: Floats
+) -> tuple[Floats, Floats]:
+    """Return the valleys along the discriminant direction of each pair, the means at 0 and 1."""
+    here = np.einsum("cq,cq->c", direction, moments.means)
+    there = np.einsum("cq,cq->c", direction, moments.means[partner])
+    width = np.maximum(there - here, 1e-9)
+    one_hot = parts.one_hot() > 0.0
+    cluster, row = np.nonzero(one_hot | one_hot[partner])
+    positions = ((direction / width[:, None]) @ moments.rows.T - (here / width)[:, None])[cluster, row]
+    return valleys(histograms(cluster, positions, len(parts.sizes), _LOW, _HIGH, _PAIR_BINS))
+
+
+def _merging_cost(parts: Partitions, moments: ClusterMoments, partner: Integers, merged: Floats) -> Floats:
+    """Return the log-likelihood per row lost by one Gaussian for both, less the BIC price of the second."""
+    axes = moments.rows.shape[1]
+    sizes, others = parts.sizes, parts.sizes[partner]
+    together = sizes + others
+    single = log_determinants(moments.covariances(moments.scatters, sizes))
+    fit = 0.5 * (together * log_determinants(merged) - sizes * single - others * single[partner])
+    choice = sizes * np.log(sizes / together) + others * np.log(others / together)
+    price = 0.5 * (1.0 + axes + axes * (axes + 1) / 2) * np.log(together)
+    cost: Floats = np.clip((fit + choice - price) / together, -_MAX_COST, _MAX_COST)
+    return cost
