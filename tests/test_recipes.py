@@ -1,4 +1,4 @@
-"""From a recipe to its checkpoint, again and again the same."""
+"""Recipes: reading and running them, resuming, and reproducible checkpoints."""
 
 import json
 import multiprocessing
@@ -18,21 +18,21 @@ from benchmarks.data.tasks import OmniglotTasks
 from coterie import recipes
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
-from coterie.judged.prior.universal import UniversalTasks
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import TaskBatch, TaskSampler
 from coterie.pretrained import registry
 from coterie.progress import Progress
-from coterie.recipes import Recipe, read_recipe, recipe_from, run_recipe, seconds_trained
+from coterie.recipes import Recipe, parse_recipe, read_recipe, run_recipe, training_seconds
 from recipes.register import register
 from tests.conftest import MODELS
-from tests.training.toy import all_end_well, in_process
+from tests.training.toy import in_process, join_all
 
 _SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
 _WEIGHTS = [path for path in _SHIPPED if not path.stem.startswith("tcc-")]
-"""Those that make weights."""
+"""Recipes that make weights."""
 TOY: dict[str, Any] = {
     "name": "toy-v1",
-    "summary": "Too small for anything but tests.",
+    "summary": "For tests.",
     "seed": 3,
     "batch_size": 2,
     "model": {
@@ -44,8 +44,8 @@ TOY: dict[str, Any] = {
 
 
 def toy(**changes: Any) -> Recipe:
-    """The toy recipe with settings of its sections, or of its own, changed; None takes one away."""
-    return recipe_from(_changed(TOY, changes))
+    """Return the toy recipe with changed settings; None removes one."""
+    return parse_recipe(_changed(TOY, changes))
 
 
 def _changed(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,16 +60,16 @@ def _changed(old: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 @pytest.fixture(scope="module", autouse=True)
 def few_held_out() -> Iterator[None]:
-    """Spend the time on training."""
+    """Save time on evaluation."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recipes, "EVALUATION_BATCHES", 2)
         yield
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Checkpoint of the toy recipe, by a run that nothing stopped."""
-    return run_recipe(toy(), tmp_path_factory.mktemp("whole"))
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoint of the toy recipe by an uninterrupted run."""
+    return run_recipe(toy(), tmp_path_factory.mktemp("run"))
 
 
 def same(first: Path, second: Path) -> bool:
@@ -77,26 +77,26 @@ def same(first: Path, second: Path) -> bool:
 
 
 @pytest.mark.parametrize("path", _WEIGHTS, ids=lambda path: path.stem)
-def test_every_recipe_can_begin(path: Path, tmp_path: Path) -> None:
+def test_every_shipped_recipe_runs(path: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path)
     assert recipe.name.startswith(f"{path.stem}-v")
     if isinstance(recipe.tasks, OmniglotTasks) and not os.environ.get("COTERIE_DATA"):
         pytest.skip("COTERIE_DATA, the folder of benchmark data, is not set")
     short = replace(recipe, batch_size=1, train=replace(recipe.train, steps=2))
-    if recipe.proposals is not None:  # to judge as many sets as it says takes hours
-        few = replace(recipe.proposals, sets=2, held_out=1, thorough=0.0, single=0.0)
-        short = replace(short, proposals=few, tasks=UniversalTasks(max_points=60, max_features=3, max_clusters=3))
+    if recipe.candidates is not None:  # scoring all its sets takes hours
+        few = replace(recipe.candidates, sets=2, held_out=1, balanced=0.0, single_cluster=0.0)
+        short = replace(short, candidates=few, tasks=SyntheticPrior(max_points=60, max_features=3, max_clusters=3))
     _, card = load_checkpoint(run_recipe(short, tmp_path))
     assert card["steps"] == 2
     assert card["recipe"] == tomllib.loads(path.read_text(encoding="utf-8"))
 
 
-def test_recipes_have_names_of_their_own() -> None:
+def test_names_of_recipes_are_unique() -> None:
     names = [tomllib.loads(path.read_text(encoding="utf-8"))["name"] for path in _SHIPPED]
     assert len(set(names)) == len(names) > len(_WEIGHTS) > 0
 
 
-def test_the_card_says_how_the_weights_came_to_be(tmp_path: Path) -> None:
+def test_the_card_describes_the_origin_of_the_weights(tmp_path: Path) -> None:
     path = run_recipe(toy(), tmp_path / "run")
     assert path == tmp_path / "run" / "toy-v1.safetensors"
     tensors, card = load_checkpoint(path)
@@ -119,13 +119,15 @@ def test_the_card_says_how_the_weights_came_to_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_the_same_recipe_gives_the_same_checkpoint(whole: Path, tmp_path: Path) -> None:
-    assert same(whole, run_recipe(toy(), tmp_path / "again"))
-    assert not same(whole, run_recipe(toy(seed=4), tmp_path / "other"))
+def test_the_same_recipe_gives_the_same_checkpoint(uninterrupted: Path, tmp_path: Path) -> None:
+    assert same(uninterrupted, run_recipe(toy(), tmp_path / "again"))
+    assert not same(uninterrupted, run_recipe(toy(seed=4), tmp_path / "other"))
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [3, 4], [6]])
-def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(whole: Path, tmp_path: Path, stops: list[int]) -> None:
+def test_an_interrupted_run_ends_with_the_same_checkpoint(
+    uninterrupted: Path, tmp_path: Path, stops: list[int]
+) -> None:
     steps = []
     for stop in stops:
 
@@ -135,87 +137,87 @@ def test_a_run_that_was_stopped_ends_with_the_same_checkpoint(whole: Path, tmp_p
                 raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            run_recipe(toy(), tmp_path / "stopped", on_log=interrupt)
-    finished = run_recipe(toy(), tmp_path / "stopped", on_log=lambda progress: steps.append(progress.step))
+            run_recipe(toy(), tmp_path / "stopped", callback=interrupt)
+    finished = run_recipe(toy(), tmp_path / "stopped", callback=lambda progress: steps.append(progress.step))
     assert sorted(set(steps)) == [1, 2, 3, 4, 5, 6]
-    assert same(finished, whole)
+    assert same(finished, uninterrupted)
 
 
-def test_a_run_that_is_finished_is_not_done_again(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
     first = run_recipe(toy(), tmp_path)
     before = first.read_bytes()
     steps: list[Progress] = []
-    assert run_recipe(toy(), tmp_path, on_log=steps.append) == first
+    assert run_recipe(toy(), tmp_path, callback=steps.append) == first
     assert steps == []
     assert first.read_bytes() == before
 
 
 @dataclass(frozen=True)
-class Noted:
-    """Tasks that remember what was drawn of them."""
+class RecordingTasks:
+    """A sampler that records what was sampled."""
 
     tasks: TaskSampler
-    drawn: list[float] = field(default_factory=list)
+    sums: list[float] = field(default_factory=list)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
         batch = self.tasks.sample(batch_size, generator)
-        self.drawn.append(float(batch.x.sum()))
+        self.sums.append(float(batch.x.sum()))
         return batch
 
 
 def run_together(rank: int, folder: Path, meeting: Path) -> None:
-    """Be one of two processes, and write down what it drew and what it found in the end."""
+    """Run as one of two processes; write the sampled tasks and the digest of the checkpoint."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=2)
-    noted = Noted(toy().tasks)
-    path = run_recipe(replace(toy(), tasks=noted), folder)
-    meeting.with_suffix(f".{rank}").write_text(json.dumps([noted.drawn, registry.file_digest(path)]))
+    recording = RecordingTasks(toy().tasks)
+    path = run_recipe(replace(toy(), tasks=recording), folder)
+    meeting.with_suffix(f".{rank}").write_text(json.dumps([recording.sums, registry.file_digest(path)]))
     distributed.destroy_process_group()
 
 
 @pytest.mark.skipif(
     "forkserver" not in multiprocessing.get_all_start_methods(), reason="processes start too slowly here"
 )
-def test_processes_that_train_together_draw_their_own_sets(tmp_path: Path) -> None:
+def test_processes_that_train_together_sample_their_own_tasks(tmp_path: Path) -> None:
     meeting, steps = tmp_path / "meeting", TOY["train"]["steps"]
-    all_end_well([in_process(run_together, rank, tmp_path / "run", meeting) for rank in (0, 1)])
+    join_all([in_process(run_together, rank, tmp_path / "run", meeting) for rank in (0, 1)])
     first, second = (json.loads(meeting.with_suffix(f".{rank}").read_text()) for rank in (0, 1))
-    alone = Noted(toy().tasks)
+    alone = RecordingTasks(toy().tasks)
     run_recipe(replace(toy(), tasks=alone), tmp_path / "alone")
-    assert first[0][-steps:] == alone.drawn[-steps:]
-    assert first[0][:-steps] == second[0][:-steps]  # what is held out
+    assert first[0][-steps:] == alone.sums[-steps:]
+    assert first[0][:-steps] == second[0][:-steps]  # the held-out tasks
     assert len({*first[0], *second[0][-steps:]}) == len(first[0]) + steps
     assert first[1] == second[1]
     assert load_checkpoint(tmp_path / "run" / "toy-v1.safetensors")[1]["steps"] == steps
 
 
-def test_time_is_summed_over_stops(tmp_path: Path) -> None:
+def test_training_time_is_summed_over_resumptions(tmp_path: Path) -> None:
     lines = [{"step": step, "seconds": seconds} for step, seconds in enumerate([1.0, 2.5, 0.5, 1.0, 0.25], start=1)]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert seconds_trained(tmp_path) == 2.5 + 1.0 + 0.25
+    assert training_seconds(tmp_path) == 2.5 + 1.0 + 0.25
 
 
-def test_a_folder_is_of_one_recipe(tmp_path: Path) -> None:
+def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     with pytest.raises(TrainingError, match=r"holds another run; they differ in model\.width, seed\. Use"):
         run_recipe(toy(seed=4, model={"width": 16}), tmp_path)
-    run_recipe(toy(name="toy-v2", summary="Of no effect."), tmp_path)
+    run_recipe(toy(name="toy-v2", summary="Without effect."), tmp_path)
     assert (tmp_path / "toy-v2.safetensors").exists()
 
 
-def test_a_run_of_which_nothing_is_noted_is_not_taken_up(tmp_path: Path) -> None:
+def test_a_run_without_its_settings_is_not_resumed(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     (tmp_path / "recipe.json").unlink()
-    with pytest.raises(TrainingError, match=r"holds a run, and no recipe\.json that says what it is of\. Use another"):
+    with pytest.raises(TrainingError, match=r"holds a run, but no recipe\.json with its settings\. Use another"):
         run_recipe(toy(), tmp_path)
     (tmp_path / "state.safetensors").unlink()
     run_recipe(toy(), tmp_path)
     assert (tmp_path / "recipe.json").exists()
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_a_file_cannot_be_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OutputError, match="cannot be a folder for the run"):
+    with pytest.raises(OutputError, match="for the run cannot be created"):
         run_recipe(toy(), tmp_path / "file")
 
 
@@ -228,7 +230,7 @@ def _toml(path: Path, source: Mapping[str, Any]) -> Path:
     return path
 
 
-def test_training_may_begin_from_a_file_beside_the_recipe(tmp_path: Path) -> None:
+def test_training_can_start_from_a_file_beside_the_recipe(tmp_path: Path) -> None:
     first = run_recipe(toy(), tmp_path / "first")
     first.rename(tmp_path / "first.safetensors")
     still = TOY | {"start": "first.safetensors", "train": {"steps": 1, "learning_rate": 0}}
@@ -245,7 +247,7 @@ def test_training_may_begin_from_a_file_beside_the_recipe(tmp_path: Path) -> Non
         )
 
 
-def test_training_may_begin_from_weights_that_ship(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_can_start_from_registered_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "PACKAGE", tmp_path)
     (tmp_path / "pretrained.toml").touch()
     first = run_recipe(toy(), tmp_path / "first")
@@ -254,13 +256,13 @@ def test_training_may_begin_from_weights_that_ship(tmp_path: Path, monkeypatch: 
     assert load_checkpoint(second)[1]["start"] == {"name": "toy-v1", "sha256": registry.file_digest(first)}
 
 
-def test_weights_to_begin_from_must_fit(tmp_path: Path) -> None:
+def test_start_weights_must_fit_the_network(tmp_path: Path) -> None:
     wide = run_recipe(toy(model={"width": 16}), tmp_path / "wide")
     with pytest.raises(WeightsError, match=r"does not fit the recipe's \[model\].*'width': 16"):
         run_recipe(toy(start=str(wide)), tmp_path / "run")
     other = tmp_path / "other.safetensors"
     save_checkpoint(other, {}, {"method": "clam"}, force=False)
-    with pytest.raises(WeightsError, match="the method 'clam', and the recipe is for 'dac'"):
+    with pytest.raises(WeightsError, match="the method 'clam', but the recipe is for 'dac'"):
         run_recipe(toy(start=str(other)), tmp_path / "run")
     with pytest.raises(WeightsError, match="There is no model file"):
         run_recipe(toy(start="absent.safetensors"), tmp_path / "run")
@@ -270,45 +272,45 @@ def test_weights_to_begin_from_must_fit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"seed": None}, "lacks the setting 'seed'"),
         ({"colour": "red"}, "has no setting 'colour'"),
-        ({"name": 3}, "name = 3; give it a text"),
-        ({"name": "../toy"}, r"name = '\.\./toy' must be of small letters"),
-        ({"summary": 1}, "summary = 1; give it a text"),
+        ({"name": 3}, "name=3 must be a string"),
+        ({"name": "../toy"}, r"name = '\.\./toy' must consist of lower-case letters"),
+        ({"summary": 1}, "summary=1 must be a string"),
         ({"seed": -1}, "seed = -1 must be at least 0"),
         ({"batch_size": 0}, "batch_size = 0 at least 1"),
-        ({"batch_size": 1.5}, "batch_size = 1.5; give it a whole number"),
-        ({"start": 1}, "start = 1; give it a text or nothing"),
-        ({"model": 1}, "model = 1; give it a table of settings"),
+        ({"batch_size": 1.5}, "batch_size=1.5 must be an integer"),
+        ({"start": 1}, "start=1 must be a string, or None"),
+        ({"model": 1}, "model=1 must be a table of settings"),
         ({"model": {"method": None}}, r"\[model\] lacks the setting 'method'"),
-        ({"model": {"method": "clam"}}, r"\[model\] has method = 'clam'; known are: .*dac"),
+        ({"model": {"method": "clam"}}, r"\[model\] has method = 'clam'; choose one of: .*dac"),
         ({"model": {"method": ["dac"]}}, r"\[model\] has method = \['dac'\]"),
-        ({"model": {"width": "wide"}}, "DacConfig cannot have width = 'wide'; give it a whole number"),
+        ({"model": {"width": "wide"}}, "DacConfig.width='wide' must be an integer"),
         ({"model": {"n_features": None}}, "DacConfig lacks the setting 'n_features'"),
-        ({"model": {"density": "dense"}}, "give it one of 'gaussian'"),
+        ({"model": {"density": "dense"}}, "must be one of 'gaussian'"),
         ({"tasks": {"kind": None}}, r"\[tasks\] lacks the setting 'kind'"),
-        ({"tasks": {"kind": "cubes"}}, r"\[tasks\] has kind = 'cubes'; known are: .*gaussians"),
+        ({"tasks": {"kind": "cubes"}}, r"\[tasks\] has kind = 'cubes'; choose one of: .*gaussians"),
         ({"tasks": {"max_clusters": 0}}, "max_clusters=0"),
         ({"train": {"steps": None}}, "TrainConfig lacks the setting 'steps'"),
-        ({"train": {"steps": 0}}, "steps = 0; at least 1"),
-        ({"train": {"learning_rate": "1e-3"}}, "learning_rate = '1e-3'; give it a finite number"),
-        ({"train": {"schedule": "linear"}}, "give it one of 'constant', 'cosine', 'one-cycle'"),
+        ({"train": {"steps": 0}}, "steps = 0; it must be at least 1"),
+        ({"train": {"learning_rate": "1e-3"}}, "learning_rate='1e-3' must be a finite number"),
+        ({"train": {"schedule": "linear"}}, "must be one of 'constant', 'cosine', 'one-cycle'"),
     ],
 )
-def test_what_is_wrong_in_a_recipe_is_told(changes: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_errors_in_a_recipe_are_explained(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
         toy(**changes)
 
 
-def test_features_of_network_and_tasks_must_agree(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"n_features = 3, and the points of \[tasks\] have 2 features"):
+def test_network_and_tasks_must_have_the_same_features(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"n_features = 3, but the points of \[tasks\] have 2 features"):
         run_recipe(toy(model={"n_features": 3}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_files_that_are_no_recipes_are_refused(tmp_path: Path) -> None:
+def test_files_that_are_not_recipes_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"There is no recipe file '.*absent\.toml'"):
         read_recipe(tmp_path / "absent.toml")
     path = tmp_path / "recipe.toml"
@@ -321,6 +323,6 @@ def test_files_that_are_no_recipes_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(set(_SHIPPED) - set(_WEIGHTS)), ids=lambda path: path.stem)
-def test_recipes_that_make_no_weights_are_for_another_command(path: Path) -> None:
+def test_recipes_for_tcc_name_their_command(path: Path) -> None:
     with pytest.raises(ConfigError, match=r"'.*': it has \[parameters\].*coterie cluster FOLDER --method tcc --recipe"):
         read_recipe(path)

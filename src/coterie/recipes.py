@@ -1,10 +1,10 @@
-"""A recipe file -> tasks, model and training -> a checkpoint; the same file gives the same checkpoint again."""
+"""Recipe files: everything that determines trained weights; the same file always gives the same checkpoint."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar, final
+from typing import Any, ClassVar, Literal, TypeVar, final
 
 import torch
 from torch import Generator
@@ -14,57 +14,59 @@ from coterie.amortized.tasks.synthetic import CircleTasks, MixturesOfGaussians, 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, WeightsError
-from coterie.judged.features.table import BRIEF
+from coterie.judged.features.table import column_names
 from coterie.judged.judge import JudgeModel
-from coterie.judged.prior.universal import UniversalTasks
-from coterie.judged.training import JudgingConfig, calibrated, held_out_choices, judged_batches, judged_sets
+from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.training import ScoredSetsConfig, train_judge
 from coterie.methods import METHODS, get_method
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
-from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, settled
+from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, eval_mode
 from coterie.pretrained.registry import file_digest, is_name, is_path, pretrained_path
-from coterie.progress import Progress
+from coterie.progress import Callback
 from coterie.training.batches import task_batches
-from coterie.training.distributed import leads, rank, wait_for_all
+from coterie.training.distributed import barrier, rank
 from coterie.training.loop import TrainConfig, train
-from coterie.training.state import STATE_FILE, claim, logged
+from coterie.training.state import STATE_FILE, open_run, read_log
 
 EVALUATION_BATCHES = 20
-"""Batches that are held out; they come from a generator of their own."""
+"""Held-out batches, sampled with a seed of their own."""
 LICENCE = "BSD-3-Clause"
 JUDGE = "judge"
 
-Part = TypeVar("Part")
+T = TypeVar("T")
 
 TASKS: dict[str, type[TaskSampler]] = {
     "gaussians": MixturesOfGaussians,
     "warped": WarpedGaussians,
     "circles": CircleTasks,
-    "universal": UniversalTasks,
+    "universal": SyntheticPrior,
 }
-"""Samplers of labelled tasks, by the ``kind`` that recipes name; add to it to train on others."""
+"""Task samplers by their ``kind`` in recipes; add to it to train on others."""
 NETWORKS: dict[str, type[SetModel]] = {}
-"""Networks that no method of the package has, by the ``method`` that recipes name; add to it to train others."""
+"""Further networks by their ``method`` in recipes, beside those of ``METHODS``; add to it to train others."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class RecipeFile:
-    """What a recipe file has in it."""
+    """The content of a recipe file."""
+
+    RENAMED: ClassVar = {"proposals": "candidates"}
 
     name: str
     summary: str
     seed: int
     batch_size: int
     model: dict[str, Any]
-    """``method``, a key of MODELS, and the settings of its configuration."""
+    """``method`` (a key of METHODS or NETWORKS, or "judge") and settings of its network."""
     tasks: dict[str, Any]
-    """``kind``, a key of TASKS, and the settings of the sampler."""
+    """``kind`` (a key of TASKS) and settings of the sampler."""
     train: dict[str, Any]
     """Settings of TrainConfig."""
-    proposals: dict[str, Any] | None = None
-    """Settings of JudgingConfig, for a judge."""
+    candidates: dict[str, Any] | None = None
+    """Settings of ScoredSetsConfig, for a judge."""
     held_out: dict[str, Any] | None = None
-    """As ``tasks``, where the sets to evaluate and calibrate with are of another kind."""
+    """Like ``tasks``, for evaluation and calibration on other tasks."""
     start: str | None = None
     scaling: Literal["none", "standard"] = "none"
 
@@ -72,34 +74,31 @@ class RecipeFile:
 @final
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """All that decides what a checkpoint will be."""
+    """Everything that determines a checkpoint."""
 
     name: str
-    """Name of the checkpoint; what it stands for never changes."""
+    """Name of the checkpoint; the weights behind a name never change."""
     summary: str
-    """What it is for, in a sentence."""
+    """One sentence about what the weights are for."""
     method: str
-    """Key of MODELS."""
     model: Any
-    """Configuration of the model."""
+    """Configuration of the network."""
     tasks: TaskSampler
-    """Where the training sets come from."""
+    """Sampler of the training tasks."""
     batch_size: int
-    """Sets in a batch."""
     train: TrainConfig
-    """How to optimise."""
     seed: int
-    """Of the first weights and of all sets."""
-    source: Mapping[str, Any]
-    """The file's own content, for the card."""
-    proposals: JudgingConfig | None = None
-    """What a judge is trained on; None for what clusters."""
+    """Seed of the initial weights and of all tasks."""
+    source: Mapping[str, Any] = field(compare=False)
+    """Content of the file, for the card."""
+    candidates: ScoredSetsConfig | None = None
+    """What a judge is trained on; None for other methods."""
     held_out: TaskSampler | None = None
-    """Where the sets to evaluate and calibrate with come from; None for the same as those to train on."""
+    """Sampler of the tasks for evaluation and calibration; None for that of the training tasks."""
     start: str | Path | None = None
-    """Weights to begin from, by registered name or by path, instead of random ones."""
+    """Initial weights: a registered name or a path; None for random ones."""
     scaling: Literal["none", "standard"] = "none"
-    """How the columns of a table are to be scaled to look like those of the training sets."""
+    """How to scale the columns of a table so that they resemble the training tasks."""
 
 
 def read_recipe(path: str | Path) -> Recipe:
@@ -108,147 +107,147 @@ def read_recipe(path: str | Path) -> Recipe:
     Parameters
     ----------
     path : str or Path
-        A TOML file with all that ``RecipeFile`` has. If ``start`` is a path, it begins at the file's folder.
+        A TOML file with the fields of ``RecipeFile``. A path in ``start`` is relative to the folder of the file.
 
     Raises
     ------
     InputError
-        If there is no such file, or if something in it is missing, unknown, or of the wrong kind.
+        If the file does not exist, or if a setting is missing, unknown or of the wrong type.
     """
-    return from_recipe(path, partial(recipe_from, folder=Path(path).parent))
+    return from_recipe(path, partial(parse_recipe, folder=Path(path).parent))
 
 
-def recipe_from(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
-    """Check the content of a recipe file; paths in it begin at the folder."""
+def parse_recipe(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
+    """Check the content of a recipe file; paths in it are relative to the folder."""
     if "parameters" in source and "model" not in source:
         raise ConfigError(
-            "it has [parameters] and no [model]: it is for TCC, which makes no weights, but learns from the images "
-            "that it sorts. Say: coterie cluster FOLDER --method tcc --recipe FILE.toml, with this file."
+            "it has [parameters] and no [model]: it is a recipe for TCC, which trains on the images that it clusters. "
+            "Run: coterie cluster FOLDER --method tcc --recipe FILE.toml."
         )
     file = from_dict(RecipeFile, source)
     if not is_name(file.name):
-        raise ConfigError(f"name = {file.name!r} must be of small letters, digits, and hyphens between them.")
+        raise ConfigError(f"name = {file.name!r} must consist of lower-case letters and digits, joined by hyphens.")
     if file.seed < 0 or file.batch_size < 1:
         raise ConfigError(f"seed = {file.seed} must be at least 0, and batch_size = {file.batch_size} at least 1.")
-    method, model = _taken_out(file.model, "method", "[model]")
+    method, model = _split(file.model, "method", "[model]")
     optimisation = from_dict(TrainConfig, file.train)
     if optimisation.steps < 1:
-        raise ConfigError(f"[train] has steps = {optimisation.steps}; at least 1 is needed.")
-    if (method == JUDGE) != (file.proposals is not None):
-        raise ConfigError(f"[proposals] is for the method {JUDGE!r}, which needs it; [model] has method = {method!r}.")
-    starts_from_path = file.start is not None and is_path(file.start)
+        raise ConfigError(f"[train] has steps = {optimisation.steps}; it must be at least 1.")
+    if (method == JUDGE) != (file.candidates is not None):
+        raise ConfigError(
+            f"[candidates] belongs to the method {JUDGE!r}, which needs it; [model] has method = {method!r}."
+        )
     return Recipe(
         name=file.name,
         summary=file.summary,
         method=method,
         model=_model_config(method, model),
-        proposals=None if file.proposals is None else from_dict(JudgingConfig, file.proposals),
+        candidates=None if file.candidates is None else from_dict(ScoredSetsConfig, file.candidates),
         tasks=_sampler(file.tasks, "[tasks]"),
         held_out=None if file.held_out is None else _sampler(file.held_out, "[held_out]"),
         batch_size=file.batch_size,
         train=optimisation,
         seed=file.seed,
         source=source,
-        start=folder / str(file.start) if starts_from_path else file.start,
+        start=folder / file.start if file.start is not None and is_path(file.start) else file.start,
         scaling=file.scaling,
     )
 
 
-def run_recipe(recipe: Recipe, folder: Path, *, on_log: Callable[[Progress], None] | None = None) -> Path:
-    """Train as the recipe says, going on from what the folder holds.
+def run_recipe(recipe: Recipe, folder: Path, *, callback: Callback | None = None) -> Path:
+    """Train as the recipe says; resume if the folder holds an interrupted run.
 
-    Processes that ``torch.distributed`` joins train together, each on sets of its own.
+    Processes joined by ``torch.distributed`` train together, each on its own tasks.
 
     Parameters
     ----------
     recipe : Recipe
-        What to do.
+        What to train.
     folder : Path
-        Where the run is kept: its state, its log and its checkpoint. It is made if it does not exist.
-    on_log : callable, optional
-        Called after every step.
+        Where the state, the log and the checkpoint are kept. It is created if it does not exist.
+    callback : callable, optional
+        Called with a ``Progress`` after every step.
 
     Returns
     -------
     Path
-        The checkpoint, written into the folder. One recipe, one version of torch, one kind of processor and one number
-        of threads and of processes give one file, however often training was stopped.
+        The checkpoint in the folder. It is reproducible for the same recipe, version of torch, type of processor, and
+        numbers of threads and processes, however often training was interrupted.
 
     Raises
     ------
     TrainingError
-        If the folder holds a run of another recipe, or if the loss is no longer a number.
+        If the folder holds a run of another recipe, or if the loss is not finite.
     WeightsError
-        If the weights to begin from do not fit.
+        If the initial weights do not fit the network.
     """
-    if recipe.proposals is not None:
-        return _run_judge(recipe, recipe.proposals, folder, on_log)
+    run = _train_on_candidates if recipe.candidates is not None else _train_on_tasks
+    model, card = run(recipe, folder, callback)
+    path = folder / f"{recipe.name}.safetensors"
+    if rank() == 0:
+        origin = {
+            "method": recipe.method,
+            "coterie": __version__,
+            "name": recipe.name,
+            "summary": recipe.summary,
+            "licence": LICENCE,
+            "model": to_dict(model.config),
+            "recipe": dict(recipe.source),
+            "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
+        }
+        save_checkpoint(path, model.state_dict(), origin | card, force=True)
+    barrier()
+    return path
+
+
+def _train_on_tasks(recipe: Recipe, folder: Path, callback: Callback | None) -> tuple[SetModel, dict[str, Any]]:
+    """Train a network on labelled tasks and calibrate it; return it with its part of the card."""
     generator = Generator().manual_seed(recipe.seed)
-    model = build(_trained_on_tasks()[recipe.method], recipe.model, generator)
-    held_out = Generator().manual_seed(recipe.seed + 1)
-    shown = recipe.held_out or recipe.tasks
-    fixed = [shown.sample(recipe.batch_size, held_out) for _ in range(EVALUATION_BATCHES)]
-    _check_features(recipe, fixed[0])
-    start = None if recipe.start is None else _begin_from(recipe.start, model, recipe.method)
-    claim(folder, _decisive(recipe) | {"start": start})
-    if rank() > 0:  # the first process goes on as one alone would, and the next seed is that of what is held out
+    model = build(_networks()[recipe.method], recipe.model, generator)
+    sampler, seeded = recipe.held_out or recipe.tasks, Generator().manual_seed(recipe.seed + 1)
+    held_out = [sampler.sample(recipe.batch_size, seeded) for _ in range(EVALUATION_BATCHES)]
+    _check_features(recipe, held_out[0])
+    start = None if recipe.start is None else _load_start_weights(recipe.start, model, recipe.method)
+    open_run(folder, _run_settings(recipe) | {"start": start})
+    if rank() > 0:  # rank 0 samples what a single process would; the next seed is that of the held-out tasks
         generator.manual_seed(recipe.seed + 1 + rank())
-    batches = task_batches(recipe.tasks, batch_size=recipe.batch_size, generator=generator)
     train(
         model,
-        batches,
+        task_batches(recipe.tasks, batch_size=recipe.batch_size, generator=generator),
         recipe.train,
         generator=generator,
-        on_log=on_log,
-        evaluate=lambda: held_out_loss(model, fixed),
+        callback=callback,
+        evaluate=lambda: evaluate_loss(model, held_out),
         folder=folder,
     )
     model.eval()
     with torch.no_grad():
-        model.config = model.calibrated(fixed, normalized_mutual_information)
-    path = folder / f"{recipe.name}.safetensors"
-    if leads():
-        save_checkpoint(path, model.state_dict(), _card(recipe, folder, start, model, fixed), force=True)
-    wait_for_all()
-    return path
+        model.config = model.calibrate(held_out, normalized_mutual_information)
+    evaluation = evaluate_loss(model, held_out) | evaluate_clusterings(model, held_out)
+    return model, {"start": start, "scaling": recipe.scaling, "evaluation": evaluation}
 
 
-def _run_judge(
-    recipe: Recipe, proposals: JudgingConfig, folder: Path, on_log: Callable[[Progress], None] | None
-) -> Path:
-    """Make the judged sets, train on them, calibrate, and write the checkpoint."""
-    if not isinstance(recipe.tasks, UniversalTasks) or recipe.start is not None:
-        raise ConfigError('A judge is trained on [tasks] of kind = "universal", and from nothing.')
-    claim(folder, _decisive(recipe))
-    sets = judged_sets(recipe.tasks, proposals, recipe.seed, folder / "judged")
-    training, testing = sets[: proposals.sets], sets[proposals.sets :]
-    generator = Generator().manual_seed(recipe.seed)
-    model = build(JudgeModel, recipe.model, generator)
-    model.accustom(torch.cat([one.columns for one in training]))
-    train(
-        model,
-        judged_batches(training, batch_size=recipe.batch_size, shown=proposals.shown, generator=generator),
+def _train_on_candidates(recipe: Recipe, folder: Path, callback: Callback | None) -> tuple[JudgeModel, dict[str, Any]]:
+    """Train a judge; return it with its part of the card."""
+    if not isinstance(recipe.tasks, SyntheticPrior) or recipe.candidates is None or recipe.start is not None:
+        raise ConfigError('A judge is trained on [tasks] of kind = "universal", without start weights.')
+    open_run(folder, _run_settings(recipe))
+    return train_judge(
+        recipe.model,
+        recipe.tasks,
+        recipe.candidates,
         recipe.train,
-        generator=generator,
-        on_log=on_log,
-        evaluate=lambda: held_out_choices(model, testing),
+        batch_size=recipe.batch_size,
+        seed=recipe.seed,
         folder=folder,
+        callback=callback,
     )
-    model.eval()
-    path = folder / f"{recipe.name}.safetensors"
-    card = _first_of_card(recipe, folder) | {
-        "columns": list(BRIEF),
-        "calibration": calibrated(model, testing),
-        "evaluation": held_out_choices(model, testing),
-    }
-    save_checkpoint(path, model.state_dict(), card, force=True)
-    return path
 
 
-def held_out_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
-    """Mean loss, and means of its parts."""
+def evaluate_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
+    """Return the mean loss and the means of its parts."""
     sums: dict[str, float] = {}
-    with torch.no_grad(), settled(model):
+    with torch.no_grad(), eval_mode(model):
         for batch in batches:
             loss = model.loss(batch, Generator().manual_seed(0))
             for name, value in {"loss": float(loss.total), **loss.parts}.items():
@@ -256,11 +255,11 @@ def held_out_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, fl
     return {name: value / len(batches) for name, value in sums.items()}
 
 
-def held_out_scores(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
-    """Mean adjusted Rand index of the sets, and the share of them whose number of clusters was found."""
+def evaluate_clusterings(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
+    """Return the mean adjusted Rand index, and the fraction of tasks whose number of clusters was found."""
     agreements, found_numbers = [], []
     for batch in batches:
-        with torch.no_grad(), settled(model):
+        with torch.no_grad(), eval_mode(model):
             clusterings = model.cluster_sets(batch.x, batch.valid, Generator().manual_seed(0))
         for found, labels, valid in zip(clusterings, batch.labels, batch.valid, strict=True):
             truth = labels[valid]
@@ -272,96 +271,71 @@ def held_out_scores(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, 
     }
 
 
-def seconds_trained(folder: Path) -> float:
-    """Time that the steps of a run took, over all the times that it was taken up."""
+def training_seconds(folder: Path) -> float:
+    """Return the time that the steps of a run took, over all its resumptions."""
     total = before = 0.0
-    for line in logged(folder):
+    for line in read_log(folder):
         now = float(line["seconds"])
-        total += now - before if now >= before else now  # each time counts from 0
+        total += now - before if now >= before else now  # each resumption counts from 0
         before = now
     return total
 
 
-def _card(
-    recipe: Recipe, folder: Path, start: Mapping[str, str] | None, model: SetModel, fixed: Sequence[TaskBatch]
-) -> dict[str, Any]:
-    """How the weights came to be, and how well they do."""
-    return _first_of_card(recipe, folder) | {
-        "model": to_dict(model.config),
-        "start": start,
-        "scaling": recipe.scaling,
-        "evaluation": held_out_loss(model, fixed) | held_out_scores(model, fixed),
-    }
-
-
-def _first_of_card(recipe: Recipe, folder: Path) -> dict[str, Any]:
-    """What the card of any checkpoint begins with."""
-    return {
-        "method": recipe.method,
-        "coterie": __version__,
-        "name": recipe.name,
-        "summary": recipe.summary,
-        "licence": LICENCE,
-        "model": to_dict(recipe.model),
-        "recipe": dict(recipe.source),
-        "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
-    }
-
-
 def _model_config(method: object, settings: Mapping[str, Any]) -> Any:
-    if method == JUDGE:  # it reads as many numbers about a proposal as there are
-        return from_dict(JudgeModel.Config, {"n_columns": len(BRIEF), **settings})
-    return from_dict(_chosen(_trained_on_tasks(), method, "[model] has method").Config, settings)
+    if method == JUDGE:
+        return from_dict(JudgeModel.Config, {"n_columns": len(column_names()), **settings})
+    return from_dict(_look_up(_networks(), method, "[model] has method").Config, settings)
 
 
-def _trained_on_tasks() -> dict[str, type[SetModel]]:
+def _networks() -> dict[str, type[SetModel]]:
+    """Return the networks that are trained on tasks, by method."""
     shipped = {name: get_method(name).load_network() for name in METHODS}
     return {name: kind for name, kind in shipped.items() if kind and issubclass(kind, SetModel)} | NETWORKS
 
 
-def _taken_out(settings: Mapping[str, Any], key: str, section: str) -> tuple[Any, dict[str, Any]]:
-    """Value of one key, and the other settings."""
+def _split(settings: Mapping[str, Any], key: str, section: str) -> tuple[Any, dict[str, Any]]:
+    """Return the value of one key, and the other settings."""
     if key not in settings:
         raise ConfigError(f"{section} lacks the setting {key!r}.")
     return settings[key], {name: value for name, value in settings.items() if name != key}
 
 
-def _chosen(known: Mapping[str, Part], name: object, what: str) -> Part:
+def _look_up(known: Mapping[str, T], name: object, what: str) -> T:
     if not isinstance(name, str) or name not in known:
-        raise ConfigError(f"{what} = {name!r}; known are: {', '.join(known)}.")
+        raise ConfigError(f"{what} = {name!r}; choose one of: {', '.join(known)}.")
     return known[name]
 
 
 def _sampler(section: Mapping[str, Any], name: str) -> TaskSampler:
-    kind, settings = _taken_out(section, "kind", name)
-    sampler: Any = _chosen(TASKS, kind, f"{name} has kind")
-    drawn_from: TaskSampler = from_dict(sampler, settings)
-    return drawn_from
+    kind, settings = _split(section, "kind", name)
+    config: Any = _look_up(TASKS, kind, f"{name} has kind")
+    sampler: TaskSampler = from_dict(config, settings)
+    return sampler
 
 
 def _check_features(recipe: Recipe, batch: TaskBatch) -> None:
-    """Refuse a network that is made for points of another width than the tasks have."""
-    wanted = to_dict(recipe.model).get("n_features", batch.x.shape[2])
-    if wanted != batch.x.shape[2]:
+    """Require that network and tasks have the same number of features."""
+    n_features = to_dict(recipe.model).get("n_features", batch.x.shape[2])
+    if n_features != batch.x.shape[2]:
         raise ConfigError(
-            f"[model] has n_features = {wanted}, and the points of [tasks] have {batch.x.shape[2]} features. "
+            f"[model] has n_features = {n_features}, but the points of [tasks] have {batch.x.shape[2]} features. "
             "Make them equal."
         )
 
 
-def _decisive(recipe: Recipe) -> dict[str, Any]:
-    """All that the file says of what is computed, which neither the name nor the summary does."""
+def _run_settings(recipe: Recipe) -> dict[str, Any]:
+    """Return the settings that determine the result: all except the name and the summary."""
     return {key: value for key, value in recipe.source.items() if key not in {"name", "summary"}}
 
 
-def _begin_from(start: str | Path, model: SetModel, method: str) -> dict[str, str]:
-    """Put weights into the model; say which ones, for the card."""
+def _load_start_weights(start: str | Path, model: SetModel, method: str) -> dict[str, str]:
+    """Load initial weights into the model; return their name and digest for the card."""
     path = pretrained_path(start)
     tensors, card = load_checkpoint(path)
     if card.get("method") != method:
         raise WeightsError(
-            f"start = {str(start)!r} has weights of the method {card.get('method')!r}, and the recipe is for "
-            f"{method!r}. Begin from other weights."
+            f"start = {str(start)!r} has weights of the method {card.get('method')!r}, but the recipe is for "
+            f"{method!r}. Choose other weights."
         )
     own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     given = {name: tuple(value.shape) for name, value in tensors.items()}
@@ -371,7 +345,7 @@ def _begin_from(start: str | Path, model: SetModel, method: str) -> dict[str, st
         raise WeightsError(
             f"start = {str(start)!r} does not fit the recipe's [model]: {len(unlike)} tensors differ, such as "
             f"{first!r}, of shape {given.get(first, 'none')} there and {own.get(first, 'none')} here. "
-            f"Take over its settings: {card.get('model')}."
+            f"Copy its settings: {card.get('model')}."
         )
     model.load_state_dict(tensors)
     return {"name": str(card.get("name", path.stem)), "sha256": file_digest(path)}

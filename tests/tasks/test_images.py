@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, chosen
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, select_names
 from coterie.errors import ConfigError, InputError
 from coterie.nn.model import TaskSampler
 
@@ -67,7 +67,7 @@ def test_labels_are_the_classes_of_one_group(sizes: Any, rotations: bool) -> Non
 
 
 def test_same_generator_same_sets() -> None:
-    sampler = tasks(rotations=True, turn_by=15.0, stretched=0.1, shifted=0.1)
+    sampler = tasks(rotations=True, max_degrees=15.0, max_stretch=0.1, max_shift=0.1)
     first, second, third = (sampler.sample(3, seeded(seed)) for seed in (1, 1, 2))
     assert torch.equal(first.x, second.x)
     assert torch.equal(first.labels, second.labels)
@@ -157,7 +157,7 @@ def test_half_of_the_images_are_mirrored_left_to_right() -> None:
 
 def test_nothing_is_distorted_by_nothing() -> None:
     images = torch.rand((5, 3, 8, 6), generator=seeded())
-    assert Distortion().applied(images, seeded()) is images
+    assert Distortion().apply(images, seeded()) is images
 
 
 @pytest.mark.parametrize("shape", [(21, 21), (31, 17)])
@@ -167,7 +167,7 @@ def test_turning_keeps_a_disc_and_moves_a_bar(shape: tuple[int, int]) -> None:
     disc = torch.exp(-(x**2 + y**2) / 8)
     bar = torch.exp(-(x**2) / 4 - y**2 / 60)
     images = torch.stack([disc, bar]).unsqueeze(1).repeat(8, 1, 1, 1)
-    turned = Distortion(turn_by=40.0).applied(images, seeded())
+    turned = Distortion(max_degrees=40.0).apply(images, seeded())
     torch.testing.assert_close(turned[::2], images[::2], atol=0.06, rtol=0)
     assert ((turned[1::2] - images[1::2]).abs().amax(dim=(1, 2, 3)) > 0.1).float().mean() > 0.7
 
@@ -175,20 +175,20 @@ def test_turning_keeps_a_disc_and_moves_a_bar(shape: tuple[int, int]) -> None:
 def test_shifts_and_stretches_stay_within_their_limits() -> None:
     images = torch.zeros((200, 1, 41, 41))
     images[:, :, 20, 20] = 1.0
-    shifted = Distortion(shifted=0.1).applied(images, seeded())
-    place = shifted.flatten(1).argmax(dim=1)
+    max_shift = Distortion(max_shift=0.1).apply(images, seeded())
+    place = max_shift.flatten(1).argmax(dim=1)
     offset = torch.stack([place // 41, place % 41]) - 20
     assert offset.abs().max() <= 5  # a tenth of 41, and rounding
     assert offset.abs().max() >= 3
     square = torch.zeros((200, 1, 41, 41))
     square[:, :, 13:28, 13:28] = 1.0
-    area = Distortion(stretched=0.15).applied(square, seeded()).sum(dim=(1, 2, 3)) / 15**2
+    area = Distortion(max_stretch=0.15).apply(square, seeded()).sum(dim=(1, 2, 3)) / 15**2
     assert 1 / (1.15**2 + 0.15**2) - 0.05 < area.min() < 0.95
     assert 1.05 < area.max() < 1 / (0.85**2 - 0.15**2) + 0.05
 
 
 def test_distorted_points_stay_between_zero_and_one() -> None:
-    x = tasks(turn_by=180.0, stretched=0.5, shifted=0.5).sample(5, seeded()).x
+    x = tasks(max_degrees=180.0, max_stretch=0.5, max_shift=0.5).sample(5, seeded()).x
     assert 0 <= x.min() <= x.max() <= 1
 
 
@@ -235,13 +235,13 @@ def test_recycling_lets_any_number_of_points_be_drawn() -> None:
     instances = Instances((500, 500), (2, 2), "dirichlet", 5.0)
     catalogue = Catalogue.of(CLASSES, GROUPS)
     instances.check(catalogue)
-    assert instances.draw(catalogue, 2, seeded()).index.shape == (2, 500)
+    assert instances.sample(catalogue, 2, seeded()).index.shape == (2, 500)
 
 
 def test_choice_of_names() -> None:
-    assert chosen(["a", "b", "c"], [], ["b"]) == ["a", "c"]
-    assert chosen(["a", "b", "c"], ["c", "a"], []) == ["c", "a"]
+    assert select_names(["a", "b", "c"], [], ["b"]) == ["a", "c"]
+    assert select_names(["a", "b", "c"], ["c", "a"], []) == ["c", "a"]
     with pytest.raises(ConfigError, match="no 'd' to take or to leave; there is: a, b"):
-        chosen(["a", "b"], ["d"], [])
+        select_names(["a", "b"], ["d"], [])
     with pytest.raises(ConfigError, match="Nothing is left"):
-        chosen([1, 2], [1], [1])
+        select_names([1, 2], [1], [1])

@@ -29,16 +29,15 @@ def test_every_epoch_sees_every_row_once(count: int, batch_size: int, per_epoch:
         assert torch.equal(batch.weight, batch.index.float() * 2)
 
 
-def test_epochs_are_shuffled_anew() -> None:
+def test_every_epoch_has_another_order() -> None:
     orders = [
         b.index.tolist() for b in point_batches(torch.zeros(30, 1), batch_size=30, epochs=2, generator=generator())
     ]
     assert orders[0] != orders[1]
-    assert next(iter(point_batches(torch.zeros(3, 1), batch_size=3, epochs=1, generator=generator()))).weight is None
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_labelled_sets_have_no_end_and_follow_from_the_generators_state() -> None:
+def test_tasks_are_infinite_and_follow_from_the_state_of_the_generator() -> None:
     sampler, source = MixturesOfGaussians(max_points=20), generator()
     stream = task_batches(sampler, batch_size=3, generator=source)
     first = list(islice(stream, 5))
@@ -53,38 +52,38 @@ def test_labelled_sets_have_no_end_and_follow_from_the_generators_state() -> Non
     assert any(batch.x.shape != first[0].x.shape for batch in first)
 
 
-def noisy(rows: torch.Tensor, source: Generator) -> torch.Tensor:
+def add_noise(rows: torch.Tensor, source: Generator) -> torch.Tensor:
     return rows + 0.1 * torch.rand(rows.shape, generator=source)
 
 
-def test_views_are_two_of_the_same_rows() -> None:
+def test_views_are_of_the_same_distinct_rows() -> None:
     x = torch.arange(10).float().unsqueeze(1)
-    made = list(islice(view_batches(x, noisy, batch_size=4, generator=generator()), 6))
+    made = list(islice(view_batches(x, add_noise, batch_size=4, generator=generator()), 6))
     for batch in made:
         assert len(torch.unique(batch.index)) == 4
         for view in (batch.first, batch.second):
             assert torch.equal(view.floor()[:, 0].long(), batch.index)
         assert not torch.equal(batch.first, batch.second)
     assert len({tuple(batch.index.tolist()) for batch in made}) > 1
-    everyone = next(view_batches(x, noisy, batch_size=99, generator=generator()))
-    assert everyone.index.sort().values.tolist() == list(range(10))
+    whole = next(view_batches(x, add_noise, batch_size=99, generator=generator()))
+    assert whole.index.sort().values.tolist() == list(range(10))
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_views_have_no_end_and_follow_from_the_generators_state() -> None:
+def test_views_are_infinite_and_follow_from_the_state_of_the_generator() -> None:
     x, source = torch.arange(10).float().unsqueeze(1), generator()
-    stream = view_batches(x, noisy, batch_size=4, generator=source)
+    stream = view_batches(x, add_noise, batch_size=4, generator=source)
     next(stream)
     state = source.get_state()
     following = list(islice(stream, 5))
     later = generator(9)
     later.set_state(state)
-    for batch, again in zip(following, view_batches(x, noisy, batch_size=4, generator=later), strict=False):
+    for batch, again in zip(following, view_batches(x, add_noise, batch_size=4, generator=later), strict=False):
         assert torch.equal(batch.first, again.first)
         assert torch.equal(batch.second, again.second)
 
 
-def test_labelled_sets_are_put_where_they_are_wanted() -> None:
+def test_tasks_are_moved_to_the_device() -> None:
     sampler = MixturesOfGaussians(max_points=20)
     here, there = (
         next(task_batches(sampler, batch_size=3, generator=generator(), device=device)) for device in ("cpu", "meta")
@@ -93,6 +92,6 @@ def test_labelled_sets_are_put_where_they_are_wanted() -> None:
     assert there.x.shape == here.x.shape
 
 
-def test_a_generator_that_is_there_already_is_used() -> None:
+def test_a_generator_on_the_device_is_reused() -> None:
     source = generator()
     assert generator_on("cpu", source) is source

@@ -1,4 +1,4 @@
-"""A model that trains within milliseconds, and runs of it that other processes can be given."""
+"""A model that trains within milliseconds, and functions that train it in other processes."""
 
 import json
 import math
@@ -40,7 +40,7 @@ CASES = {
 
 
 class Toy(nn.Module):
-    """Two layers that learn the sum of two numbers, a parameter that is of no use, and a count of the steps."""
+    """Two layers that learn the sum of two numbers, with an unused parameter and a count of the steps."""
 
     count: Tensor
 
@@ -64,14 +64,14 @@ class Toy(nn.Module):
         time.sleep(self.pause)
 
     def evaluate(self) -> dict[str, float]:
-        """Error on points that are always the same."""
+        """Return the error on fixed points."""
         x = torch.randn(50, 2, generator=Generator().manual_seed(99))
         with torch.no_grad():
             return {"error": float((torch.tanh(x @ self.inner) @ self.outer - x.sum(dim=1)).square().mean())}
 
 
-def draws(generator: Generator) -> Iterator[Tensor]:
-    """Batches without end, each drawn when it is asked for, and by no fixed number of draws."""
+def batches_from(generator: Generator) -> Iterator[Tensor]:
+    """Yield random batches, each after a random number of other random numbers."""
     while True:
         torch.rand(int(torch.randint(9, (), generator=generator)), generator=generator)
         yield torch.randn(8, 2, generator=generator)
@@ -83,58 +83,59 @@ def run(
     *,
     model: Toy | None = None,
     seed: int = 1,
-    on_log: Callable[[Progress], None] | None = None,
+    callback: Callable[[Progress], None] | None = None,
 ) -> Toy:
-    """Train a toy, going on from what the folder holds."""
+    """Train a toy, resuming from the folder."""
     model = Toy() if model is None else model
     generator = Generator().manual_seed(seed)
-    train(model, draws(generator), config, generator=generator, on_log=on_log, evaluate=model.evaluate, folder=folder)
+    batches = batches_from(generator)
+    train(model, batches, config, generator=generator, callback=callback, evaluate=model.evaluate, folder=folder)
     return model
 
 
 def run_slowly(folder: Path, config: TrainConfig, pause: float) -> None:
-    """Train in a process that is likely to be killed; only if it is not, there will be a file with the end."""
+    """Train in a process that may be killed; write the final weights to a file."""
     torch.set_num_threads(1)
     model = run(folder, config, model=Toy(pause=pause))
     save_checkpoint(folder / "end.safetensors", model.state_dict(), {}, force=True)
 
 
 @dataclass(frozen=True)
-class Share:
-    """What is special about one of two processes."""
+class Worker:
+    """Settings of one of two processes."""
 
     n_batches: int = 1000
-    spoilt: int | None = None
-    """Position of a batch that is no numbers."""
+    nan_batch: int | None = None
+    """Position of a batch of NaN."""
     pause: float = 0.0
 
 
-def run_together(rank: int, folder: Path, meeting: Path, config: TrainConfig, share: Share) -> None:
-    """Be one of two processes; begin with weights of its own, draw from a generator of its own."""
+def run_together(rank: int, folder: Path, meeting: Path, config: TrainConfig, worker: Worker) -> None:
+    """Train as one of two processes, with initial weights and a generator of its own."""
     torch.set_num_threads(1)
     distributed.init_process_group("gloo", init_method=meeting.as_uri(), rank=rank, world_size=2)
-    model, generator = Toy(seed=rank, noise=0.0, pause=share.pause), Generator().manual_seed(rank)
+    model, generator = Toy(seed=rank, noise=0.0, pause=worker.pause), Generator().manual_seed(rank)
     batches = (
-        batch * (math.nan if position == share.spoilt else 1.0)
-        for position, batch in enumerate(islice(draws(generator), share.n_batches))
+        batch * (math.nan if position == worker.nan_batch else 1.0)
+        for position, batch in enumerate(islice(batches_from(generator), worker.n_batches))
     )
 
     def evaluate() -> dict[str, float]:
         return {"error": model.evaluate()["error"] + rank, "rank": float(rank)}
 
-    said = ""
+    message = ""
     try:
-        with mock.patch.object(state, "save_checkpoint", save_checkpoint if rank == 0 else _refuse):
+        with mock.patch.object(state, "save_checkpoint", save_checkpoint if rank == 0 else _fail):
             train(model, batches, config, generator=generator, evaluate=evaluate, folder=folder)
     except TrainingError as error:
-        said = str(error)
-    meeting.with_suffix(f".{rank}.txt").write_text(said)
+        message = str(error)
+    meeting.with_suffix(f".{rank}.txt").write_text(message)
     save_checkpoint(meeting.with_suffix(f".{rank}"), model.state_dict(), {}, force=True)
     distributed.destroy_process_group()
 
 
 def in_process(target: Callable[..., None], *arguments: Any) -> BaseProcess:
-    """Start a function of this module in a process of its own, forked from one that has torch loaded already."""
+    """Start a function in a process that is forked from one with torch loaded."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["__main__", "torch._dynamo", __name__])
     process = context.Process(target=target, args=arguments)
@@ -142,8 +143,8 @@ def in_process(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     return process
 
 
-def all_end_well(processes: Sequence[BaseProcess]) -> None:
-    """Wait for all of them; those that hang are killed."""
+def join_all(processes: Sequence[BaseProcess]) -> None:
+    """Wait for all processes to succeed; kill those that hang."""
     for process in processes:
         process.join(60)
     hung = [process for process in processes if process.is_alive()]
@@ -154,33 +155,32 @@ def all_end_well(processes: Sequence[BaseProcess]) -> None:
 
 
 def wait_for_step(step: int, folder: Path, process: BaseProcess) -> None:
-    """Return once the step is in the log, or the process at its end; step 0 is there before it begins."""
+    """Wait until the step is in the log, or until the process has ended."""
     path, until = folder / "log.jsonl", time.monotonic() + 60
     while process.is_alive() and (path.read_bytes().count(b"\n") if path.exists() else 0) < step:
-        assert time.monotonic() < until, "the process does not get going"
+        assert time.monotonic() < until, "the process makes no progress"
         time.sleep(0.001)
 
 
-def _refuse(*_: Any, **__: Any) -> None:
-    raise AssertionError("only the leading process writes")
+def _fail(*_: Any, **__: Any) -> None:
+    raise AssertionError("only rank 0 writes")
 
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
-    """All that was logged but the time, which no two runs share."""
+    """Return the log without the times."""
     lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
     for line in lines:
         assert line.pop("seconds") >= 0
     return lines
 
 
-def weights_in(path: Path, prefix: str = "") -> dict[str, Tensor]:
-    """Weights of a file that was written by a process."""
-    tensors, _ = load_checkpoint(path)
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def weights_in(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a checkpoint."""
+    return load_checkpoint(path)[0]
 
 
 def assert_equal(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:
-    """Both have the same bits."""
+    """Require bitwise equality."""
     assert left.keys() == right.keys()
     for name, value in left.items():
         assert torch.equal(value, right[name]), name

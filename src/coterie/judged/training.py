@@ -1,16 +1,16 @@
-"""What a judge is trained on: sets whose truth is known, what is proposed for them, and how good that is.
+"""Training of the judge on scored candidates: partitions of synthetic sets, compared with the true labels.
 
-To propose and to look at proposals takes about a second for a set, a step of training some milliseconds; so the judged
-sets are made first, kept in files, and used many times.
+To score the candidates of one set takes about a second, a training step milliseconds. Scored sets are therefore built
+first, kept in files, and used many times.
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import torch
@@ -20,189 +20,252 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
-from coterie.judged.candidates.registry import Effort, propose
-from coterie.judged.features.table import Case
-from coterie.judged.judge import JudgeModel
-from coterie.judged.prior.universal import DrawnSet, UniversalTasks
+from coterie.judged.candidates.registry import Effort, generate_candidates
+from coterie.judged.features.table import CandidateFeatures, column_names
+from coterie.judged.judge import JudgedBatch, JudgeModel
+from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
 from coterie.metrics import adjusted_rand_index
-from coterie.nn.model import JudgedBatch
+from coterie.nn.model import build
+from coterie.progress import Callback
+from coterie.training.loop import TrainConfig, train
+from coterie.validation import FRACTION, Constraints, Integer, Number, check_parameters
 
-PART = 20
-"""Judged sets in a file."""
-FEWEST_ALONE = 40
-"""Points that a cluster must have to be shown as a set of its own."""
-SHOWN = 96
-"""Most proposals for a set that one step of training sees, unless said otherwise."""
+SETS_PER_FILE = 20
+MIN_SINGLE_CLUSTER = 40
+"""Points that a cluster needs to become a set of one cluster."""
+MAX_CANDIDATES = 96
+"""Candidates of a set that one training step uses, unless the recipe says otherwise."""
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
 _STRIDE = 1_000_003
 _NAME = "judged-{}.safetensors"
+_CONSTRAINTS: Mapping[str, Constraints] = {
+    "sets": Integer(1),
+    "held_out": Integer(1),
+    "balanced": FRACTION,
+    "single_cluster": Number(0.0, 0.99),
+    "max_candidates": Integer(2),
+}
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class JudgingConfig:
-    """What is proposed for how many sets."""
+class ScoredSetsConfig:
+    """Numbers of scored sets, and how their candidates are generated."""
+
+    RENAMED: ClassVar = {"thorough": "balanced", "single": "single_cluster", "shown": "max_candidates"}
 
     sets: int
-    """To train on."""
+    """Sets to train on."""
     held_out: int
-    """To calibrate and to evaluate with."""
-    thorough: float = 0.3
-    """Share of the sets that get the proposals of "balanced" effort; the others get those of "fast"."""
-    single: float = 0.15
-    """Share of the sets that are one cluster of a larger set."""
-    shown: int = SHOWN
-    """Most proposals for a set that one step of training sees, drawn by chance."""
+    """Sets for evaluation and calibration."""
+    balanced: float = 0.3
+    """Fraction of the sets whose candidates have "balanced" effort; the others have "fast"."""
+    single_cluster: float = 0.15
+    """Fraction of the sets that consist of one cluster of a larger set."""
+    max_candidates: int = MAX_CANDIDATES
+    """Candidates of a set that one training step uses, sampled at random."""
 
     def __post_init__(self) -> None:
-        if self.sets < 1 or self.held_out < 1:
-            raise ConfigError(f"sets={self.sets} and held_out={self.held_out} must both be at least 1.")
-        if not (0.0 <= self.thorough <= 1.0 and 0.0 <= self.single < 1.0):
-            raise ConfigError(f"thorough={self.thorough} and single={self.single} must be shares.")
-        if self.shown < 2:
-            raise ConfigError(f"shown={self.shown} must be at least 2.")
+        check_parameters(self, _CONSTRAINTS, ConfigError)
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class JudgedSet:
-    """What was proposed for one set."""
+class ScoredSet:
+    """The candidate partitions of one set, and how good they are."""
 
     columns: Float[Tensor, "R C"]
-    """What is known about each proposal."""
+    """Features of each candidate."""
     score: Float[Tensor, " R"]
-    """Adjusted Rand index of each with the truth."""
+    """Adjusted Rand index of each candidate with the true labels."""
     n_clusters: Int[Tensor, " R"]
-    """Of each."""
-    truth: int
-    """Number of clusters of the truth."""
+    n_true_clusters: int
 
 
-def judged_sets(
-    tasks: UniversalTasks,
-    config: JudgingConfig,
+def train_judge(
+    config: Any,
+    tasks: SyntheticPrior,
+    candidates: ScoredSetsConfig,
+    optimisation: TrainConfig,
+    *,
+    batch_size: int,
     seed: int,
     folder: Path,
-    *,
-    on_part: Callable[[int, int], None] | None = None,
-) -> list[JudgedSet]:
-    """Make the judged sets, those that are held out last, or read what the folder has of them already.
+    callback: Callback | None = None,
+) -> tuple[JudgeModel, dict[str, Any]]:
+    """Build scored sets, train a judge on them and calibrate it.
 
     Parameters
     ----------
-    tasks : UniversalTasks
-        Where the sets come from.
-    config : JudgingConfig
-        How many, and what is proposed.
+    config : JudgeConfig
+        Settings of the network.
+    tasks : SyntheticPrior
+        Distribution of the sets.
+    candidates : ScoredSetsConfig
+        Numbers of sets and how their candidates are generated.
+    optimisation : TrainConfig
+        Settings of the optimiser.
+    batch_size : int
+        Sets per batch.
     seed : int
-        Of everything.
+        Seed of the sets, the initial weights and the batches.
     folder : Path
-        Where they are kept; each file is written when it is whole. Sets are made on all processors.
-    on_part : callable, optional
-        Called with the number of sets that are there and the number that are wanted.
+        Where the scored sets and the state of training are kept.
+    callback : callable, optional
+        Called with a ``Progress`` after every step.
+
+    Returns
+    -------
+    tuple
+        The judge, and what its card says about features, calibration and held-out evaluation.
+    """
+    sets = make_scored_sets(tasks, candidates, seed, folder / "judged")
+    training, held_out = sets[: candidates.sets], sets[candidates.sets :]
+    generator = Generator().manual_seed(seed)
+    model = build(JudgeModel, config, generator)
+    model.fit_normalisation(torch.cat([one.columns for one in training]))
+    train(
+        model,
+        candidate_batches(
+            training, batch_size=batch_size, max_candidates=candidates.max_candidates, generator=generator
+        ),
+        optimisation,
+        generator=generator,
+        callback=callback,
+        evaluate=lambda: evaluate_choices(model, held_out),
+        folder=folder,
+    )
+    model.eval()
+    return model, {
+        "columns": list(column_names()),
+        "calibration": fit_calibration(model, held_out),
+        "evaluation": evaluate_choices(model, held_out),
+    }
+
+
+def make_scored_sets(
+    tasks: SyntheticPrior,
+    config: ScoredSetsConfig,
+    seed: int,
+    folder: Path,
+    *,
+    on_file: Callable[[int, int], None] | None = None,
+) -> list[ScoredSet]:
+    """Build the scored sets that the folder lacks, on all processors, and read them all; held-out sets come last.
+
+    Parameters
+    ----------
+    tasks : SyntheticPrior
+        Distribution of the sets.
+    config : ScoredSetsConfig
+        Numbers of sets and how their candidates are generated.
+    seed : int
+        Seed of everything.
+    folder : Path
+        Where the scored sets are kept; a file is written once it is complete.
+    on_file : callable, optional
+        Called with the number of sets that exist and the number that are needed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = config.sets + config.held_out
-    parts = [range(start, min(wanted, start + PART)) for start in range(0, wanted, PART)]
-    missing = [part for part in parts if not _file(folder, part).exists()]
-    done = wanted - sum(map(len, missing))
+    needed = config.sets + config.held_out
+    ranges = [range(start, min(needed, start + SETS_PER_FILE)) for start in range(0, needed, SETS_PER_FILE)]
+    missing = [indices for indices in ranges if not _file(folder, indices).exists()]
+    done = needed - sum(map(len, missing))
     if missing:
         with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-            futures = [(part, pool.submit(_make_part, tasks, config, seed, part, folder)) for part in missing]
-            for part, future in futures:
+            futures = [(indices, pool.submit(_make_file, tasks, config, seed, indices, folder)) for indices in missing]
+            for indices, future in futures:
                 future.result()
-                done += len(part)
-                if on_part is not None:
-                    on_part(done, wanted)
-    return [judged for part in parts for judged in _read_part(_file(folder, part))]
+                done += len(indices)
+                if on_file is not None:
+                    on_file(done, needed)
+    return [scored for indices in ranges for scored in _read_file(_file(folder, indices))]
 
 
-def judged(drawn: DrawnSet, effort: Effort, seed: int) -> JudgedSet | None:
-    """Propose partitions of a set and compare them with its truth; None if there are none to compare."""
-    x, truth = drawn.x.double().numpy(), drawn.labels.numpy()
-    proposals = propose(x, effort=effort, seed=seed)
-    if not proposals:
+def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSet | None:
+    """Generate candidate partitions of a set and compare them with its labels; None if there are no candidates."""
+    x, truth = task.x.double().numpy(), task.labels.numpy()
+    candidates = generate_candidates(x, effort=effort, seed=seed)
+    if not candidates:
         return None
-    told = truth >= 0
-    scores = [adjusted_rand_index(truth[told], each.labels[told]) for each in proposals]
-    return JudgedSet(
-        columns=torch.from_numpy(Case.of(x, proposals).brief()),
+    labelled = truth >= 0
+    scores = [adjusted_rand_index(truth[labelled], each.labels[labelled]) for each in candidates]
+    return ScoredSet(
+        columns=torch.from_numpy(CandidateFeatures.compute(x, candidates).table()),
         score=torch.tensor(scores, dtype=torch.float32),
-        n_clusters=torch.tensor([each.n_clusters for each in proposals]),
-        truth=len(np.unique(truth[told])),
+        n_clusters=torch.tensor([each.n_clusters for each in candidates]),
+        n_true_clusters=len(np.unique(truth[labelled])),
     )
 
 
-def largest_alone(drawn: DrawnSet) -> DrawnSet:
-    """The largest cluster of a set, as a set of its own, unless it is small."""
-    members = drawn.labels == int(torch.bincount(drawn.labels.clamp(min=0)[drawn.labels >= 0]).argmax())
-    if int(members.sum()) < FEWEST_ALONE:
-        return drawn
-    return DrawnSet(drawn.x[members], torch.zeros_like(drawn.labels[members]), drawn.kind, drawn.story)
+def keep_largest_cluster(task: SyntheticTask) -> SyntheticTask:
+    """Return the largest cluster as a set of its own; the whole set if that cluster is small."""
+    members = task.labels == int(torch.bincount(task.labels.clamp(min=0)[task.labels >= 0]).argmax())
+    if int(members.sum()) < MIN_SINGLE_CLUSTER:
+        return task
+    return SyntheticTask(task.x[members], torch.zeros_like(task.labels[members]), task.kind, task.description)
 
 
-def read_judged(folder: Path) -> list[JudgedSet]:
-    """All judged sets that a folder has, in the order in which they were drawn."""
-    return [judged for path in sorted(folder.glob(_NAME.format("*"))) for judged in _read_part(path)]
+def read_scored_sets(folder: Path) -> list[ScoredSet]:
+    """Read all scored sets of a folder, in order."""
+    return [scored for path in sorted(folder.glob(_NAME.format("*"))) for scored in _read_file(path)]
 
 
-def judged_batches(
-    sets: Sequence[JudgedSet], *, batch_size: int, shown: int, generator: Generator
+def candidate_batches(
+    sets: Sequence[ScoredSet], *, batch_size: int, max_candidates: int, generator: Generator
 ) -> Iterator[JudgedBatch]:
-    """Batches without end, drawn when they are asked for, with at most so many proposals for each set."""
+    """Yield batches of random sets, forever, with at most ``max_candidates`` random candidates of each."""
     while True:
-        chosen = torch.randint(len(sets), (batch_size,), generator=generator).tolist()
-        yield padded([_some(sets[place], shown, generator) for place in chosen])
+        indices = torch.randint(len(sets), (batch_size,), generator=generator).tolist()
+        yield pad_candidates([_subsample(sets[index], max_candidates, generator) for index in indices])
 
 
-def _some(one: JudgedSet, at_most: int, generator: Generator) -> JudgedSet:
-    """Of the proposals for a set, at most so many, drawn by chance: steps are faster, and no two are alike."""
-    if len(one.score) <= at_most:
+def _subsample(one: ScoredSet, max_candidates: int, generator: Generator) -> ScoredSet:
+    if len(one.score) <= max_candidates:
         return one
-    kept = torch.randperm(len(one.score), generator=generator)[:at_most]
-    return JudgedSet(one.columns[kept], one.score[kept], one.n_clusters[kept], one.truth)
+    kept = torch.randperm(len(one.score), generator=generator)[:max_candidates]
+    return ScoredSet(one.columns[kept], one.score[kept], one.n_clusters[kept], one.n_true_clusters)
 
 
-def padded(sets: Sequence[JudgedSet]) -> JudgedBatch:
-    """Judged sets as one batch."""
-    most = max(len(one.score) for one in sets)
-    columns = torch.zeros((len(sets), most, sets[0].columns.shape[1]))
-    score, doublings, valid = (torch.zeros((len(sets), most)) for _ in range(3))
+def pad_candidates(sets: Sequence[ScoredSet]) -> JudgedBatch:
+    """Pad scored sets to one number of candidates and stack them."""
+    largest = max(len(one.score) for one in sets)
+    columns = torch.zeros((len(sets), largest, sets[0].columns.shape[1]))
+    score, doublings, valid = (torch.zeros((len(sets), largest)) for _ in range(3))
     for row, one in enumerate(sets):
         columns[row, : len(one.score)] = one.columns
         score[row, : len(one.score)] = one.score
-        doublings[row, : len(one.score)] = (one.n_clusters / one.truth).log2().abs()
+        doublings[row, : len(one.score)] = (one.n_clusters / one.n_true_clusters).log2().abs()
         valid[row, : len(one.score)] = 1.0
-    return JudgedBatch(columns, score, doublings, valid > 0, torch.tensor([one.truth == 1 for one in sets]))
+    return JudgedBatch(columns, score, doublings, valid > 0, torch.tensor([one.n_true_clusters == 1 for one in sets]))
 
 
 @torch.no_grad()
-def held_out_choices(model: JudgeModel, sets: Sequence[JudgedSet]) -> dict[str, float]:
-    """How good what the judge chooses is, beside the best that was proposed."""
-    several = _several(sets)
+def evaluate_choices(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, float]:
+    """Compare the candidates that the judge chooses with the best ones, over sets of several clusters."""
+    several = _sets_of_several_clusters(sets)
     chosen, best, error = [], [], []
     for one in several:
-        place = int(model(one.columns.unsqueeze(0))[0].argmax())
-        chosen.append(float(one.score[place]))
+        index = int(model(one.columns.unsqueeze(0))[0].argmax())
+        chosen.append(float(one.score[index]))
         best.append(float(one.score.max()))
-        error.append(abs(int(one.n_clusters[place]) - one.truth))
+        error.append(abs(int(one.n_clusters[index]) - one.n_true_clusters))
     count = len(several)
     return {
         "adjusted_rand_index": sum(chosen) / count,
-        "best_proposal": sum(best) / count,
+        "best_candidate": sum(best) / count,
         "error_in_number_of_clusters": sum(error) / count,
     }
 
 
-def calibrated(model: JudgeModel, sets: Sequence[JudgedSet]) -> dict[str, float]:
-    """Slope and offset that bring the logits of what is chosen to the scores that it has, by maximum likelihood."""
-    several = _several(sets)
+def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, float]:
+    """Fit slope and offset of a logistic calibration of the chosen candidates' scores, by Newton's method."""
     with torch.no_grad():
-        top = [(model(one.columns.unsqueeze(0))[0].squeeze(0), one.score) for one in several]
-    logits = torch.stack([logit.max() for logit, _ in top]).double()
-    truth = torch.stack([score[logit.argmax()] for logit, score in top]).double().clamp(0.0, 1.0)
+        scored = [(model(one.columns.unsqueeze(0))[0].squeeze(0), one.score) for one in _sets_of_several_clusters(sets)]
+    logits = torch.stack([logit.max() for logit, _ in scored]).double()
+    truth = torch.stack([score[logit.argmax()] for logit, score in scored]).double().clamp(0.0, 1.0)
     design = torch.stack((logits, torch.ones_like(logits)), dim=1)
     line = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for _ in range(NEWTON_STEPS):
@@ -210,59 +273,58 @@ def calibrated(model: JudgeModel, sets: Sequence[JudgedSet]) -> dict[str, float]
         curvature = (design * (predicted * (1.0 - predicted)).unsqueeze(1)).T @ design
         curvature += RIDGE * torch.eye(2, dtype=torch.float64)
         step = torch.linalg.solve(curvature, design.T @ (truth - predicted))
-        # Half a step, and half of that, until it helps: far from the answer a whole one may leap beyond it.
+        # A full step can overshoot far from the optimum: take the best of 1, 1/2, 1/4, ...
         sizes = 0.5 ** torch.arange(HALVINGS, dtype=torch.float64)
-        tried = line + sizes.unsqueeze(1) * step
-        losses = binary_cross_entropy_with_logits(tried @ design.T, truth.expand(HALVINGS, -1), reduction="none").sum(
+        trials = line + sizes.unsqueeze(1) * step
+        losses = binary_cross_entropy_with_logits(trials @ design.T, truth.expand(HALVINGS, -1), reduction="none").sum(
             dim=1
         )
-        line = tried[int(losses.argmin())]
+        line = trials[int(losses.argmin())]
     slope, offset = line.tolist()
     return {"slope": slope, "offset": offset}
 
 
-def _several(sets: Sequence[JudgedSet]) -> list[JudgedSet]:
-    """Those whose truth is more than one cluster."""
-    several = [one for one in sets if one.truth > 1]
+def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:
+    several = [one for one in sets if one.n_true_clusters > 1]
     if not several:
-        raise ConfigError(f"All of the {len(sets)} sets that are held out are one cluster each. Hold out more.")
+        raise ConfigError(f"Each of the {len(sets)} held-out sets is a single cluster. Hold out more sets.")
     return several
 
 
-def _make_part(tasks: UniversalTasks, config: JudgingConfig, seed: int, part: range, folder: Path) -> None:
+def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indices: range, folder: Path) -> None:
     torch.set_num_threads(1)
     tensors: dict[str, Tensor] = {}
-    for place in part:
+    for index in indices:
         one = None
-        generator = Generator().manual_seed(seed * _STRIDE + place)
+        generator = Generator().manual_seed(seed * _STRIDE + index)
         while one is None:
-            effort: Effort = "balanced" if _happens(config.thorough, generator) else "fast"
-            drawn = tasks.draw(generator)
-            if _happens(config.single, generator):
-                drawn = largest_alone(drawn)
-            one = judged(drawn, effort, place)
+            effort: Effort = "balanced" if _bernoulli(config.balanced, generator) else "fast"
+            task = tasks.sample_task(generator)
+            if _bernoulli(config.single_cluster, generator):
+                task = keep_largest_cluster(task)
+            one = score_candidates(task, effort, index)
         for name, value in (("columns", one.columns), ("score", one.score), ("n_clusters", one.n_clusters)):
-            tensors[f"{place}.{name}"] = value
-        tensors[f"{place}.truth"] = torch.tensor(one.truth)
-    save_checkpoint(_file(folder, part), tensors, {"sets": [part.start, part.stop]}, force=True)
+            tensors[f"{index}.{name}"] = value
+        tensors[f"{index}.truth"] = torch.tensor(one.n_true_clusters)
+    save_checkpoint(_file(folder, indices), tensors, {"sets": [indices.start, indices.stop]}, force=True)
 
 
-def _read_part(path: Path) -> list[JudgedSet]:
+def _read_file(path: Path) -> list[ScoredSet]:
     tensors, card = load_checkpoint(path)
     return [
-        JudgedSet(
-            columns=tensors[f"{place}.columns"],
-            score=tensors[f"{place}.score"],
-            n_clusters=tensors[f"{place}.n_clusters"],
-            truth=int(tensors[f"{place}.truth"]),
+        ScoredSet(
+            columns=tensors[f"{index}.columns"],
+            score=tensors[f"{index}.score"],
+            n_clusters=tensors[f"{index}.n_clusters"],
+            n_true_clusters=int(tensors[f"{index}.truth"]),
         )
-        for place in range(*card["sets"])
+        for index in range(*card["sets"])
     ]
 
 
-def _file(folder: Path, part: range) -> Path:
-    return folder / _NAME.format(f"{part.start:06d}")
+def _file(folder: Path, indices: range) -> Path:
+    return folder / _NAME.format(f"{indices.start:06d}")
 
 
-def _happens(share: float, generator: Generator) -> bool:
-    return bool(torch.rand((), generator=generator) < share)
+def _bernoulli(probability: float, generator: Generator) -> bool:
+    return bool(torch.rand((), generator=generator) < probability)

@@ -1,7 +1,4 @@
-"""All that training needs to go on as if it had never stopped, as one file that is always whole; and its log.
-
-Of several processes, one alone writes.
-"""
+"""The saved state and the log of a training run; of several processes, only that of rank 0 writes."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -15,12 +12,12 @@ from torch import Generator, Tensor
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import OutputError, TrainingError
 from coterie.files import write_atomically
-from coterie.training.distributed import gather, leads, n_processes, own_row
+from coterie.training.distributed import all_gather, rank, world_size
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
-CLAIM_FILE = "recipe.json"
-"""What the run in a folder is of."""
+RUN_FILE = "recipe.json"
+"""Settings of the run in a folder."""
 
 
 @dataclass(slots=True)
@@ -33,42 +30,41 @@ class Best:
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
-def claim(folder: Path, run: Mapping[str, Any]) -> None:
-    """Make the folder, note what the run in it is of, and refuse a folder that has another run.
+def open_run(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Create the folder of a run and note its settings; reject a folder that holds another run.
 
     Parameters
     ----------
     folder : Path
-        Of the run.
-    run : mapping
-        All that decides what is computed, as JSON holds it.
+        Folder of the run.
+    settings : mapping
+        Everything that determines the result, as JSON values.
 
     Raises
     ------
     OutputError
-        If there can be no such folder.
+        If the folder cannot be created.
     TrainingError
-        If it holds a run of something else, or one of which nothing is noted.
+        If the folder holds a run with other settings, or one without a note of its settings.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{str(folder)!r} cannot be a folder for the run: {error.strerror or error}.") from error
-    ours = dict(_flattened(json.loads(json.dumps(run))))
-    path = folder / CLAIM_FILE
+        raise OutputError(
+            f"The folder {str(folder)!r} for the run cannot be created: {error.strerror or error}."
+        ) from error
+    ours = dict(_flatten(json.loads(json.dumps(settings))))
+    path = folder / RUN_FILE
     if path.exists():
-        theirs = json.loads(path.read_text(encoding="utf-8"))
-        unlike = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
-        if unlike:
+        changed = _changed_keys(json.loads(path.read_text(encoding="utf-8")), ours)
+        if changed:
             raise TrainingError(
-                f"{str(folder)!r} holds another run; they differ in {', '.join(unlike)}. "
-                "Use what it was begun with, or another folder."
+                f"{str(folder)!r} holds another run; they differ in {', '.join(changed)}. "
+                "Use the same settings, or another folder."
             )
     elif (folder / STATE_FILE).exists():
-        raise TrainingError(
-            f"{str(folder)!r} holds a run, and no {CLAIM_FILE} that says what it is of. Use another folder."
-        )
-    if leads():
+        raise TrainingError(f"{str(folder)!r} holds a run, but no {RUN_FILE} with its settings. Use another folder.")
+    if rank() == 0:
         write_atomically(path, json.dumps(ours, indent=2, sort_keys=True) + "\n", force=True)
 
 
@@ -81,9 +77,9 @@ def save_state(
     best: Best,
     settings: Mapping[str, Any],
 ) -> None:
-    """Write where training stands after so many steps, in place of what was written before."""
-    generators = gather(generator.get_state())
-    if not leads():
+    """Replace the saved state by that after ``step`` steps."""
+    generators = all_gather(generator.get_state())
+    if rank() > 0:
         return
     tensors = {f"weights.{name}": value for name, value in weights.items()}
     tensors |= {f"best.{name}": value for name, value in best.weights.items()}
@@ -107,36 +103,34 @@ def load_state(
     best: Best,
     settings: Mapping[str, Any],
 ) -> tuple[int, dict[str, Tensor]] | None:
-    """Number of steps done and the weights after them; None if nothing was saved yet. The rest is put in place."""
+    """Restore the optimiser, the generator and the best weights, if a state was saved.
+
+    Returns
+    -------
+    tuple or None
+        Number of steps done and the weights after them; None if no state was saved.
+    """
     path = folder / STATE_FILE
     if not path.exists():
         return None
     mapped, card = load_checkpoint(path)
-    tensors = {name: value.clone() for name, value in mapped.items()}  # else they would lie in the file to be replaced
-    _refuse_other_runs(folder, tensors, card, weights, settings)
-    generator.set_state(own_row(tensors["generators"]))
+    tensors = {name: value.clone() for name, value in mapped.items()}  # the file they are mapped from will be replaced
+    _check_same_run(folder, tensors, card, weights, settings)
+    generator.set_state(tensors["generators"][rank()].clone())  # a view crashes the generator
     groups = optimiser.state_dict()["param_groups"]
-    states = {position: _part(tensors, f"optimiser.{position}.") for position in groups[0]["params"]}
+    states = {position: _select(tensors, f"optimiser.{position}.") for position in groups[0]["params"]}
     optimiser.load_state_dict(
         {"param_groups": groups, "state": {position: values for position, values in states.items() if values}}
     )
     if card["best"] is not None:
-        best.value, best.weights = card["best"], _part(tensors, "best.")
+        best.value, best.weights = card["best"], _select(tensors, "best.")
     best.misses = card["misses"]
-    return card["step"], _part(tensors, "weights.")
+    return card["step"], _select(tensors, "weights.")
 
 
-def tidy(folder: Path, step: int) -> None:
-    """Remove what an interrupted run left: files half written, and log lines after the step to go on from or cut short.
-
-    Parameters
-    ----------
-    folder : Path
-        Of the run.
-    step : int
-        Steps that the saved state has done.
-    """
-    if not leads():
+def clean_up(folder: Path, step: int) -> None:
+    """Remove partly written files, and log lines that are incomplete or later than the saved step."""
+    if rank() > 0:
         return
     for unfinished in (*folder.glob(f".{STATE_FILE}.*.part"), *folder.glob(f".{LOG_FILE}.*.part")):
         unfinished.unlink()
@@ -148,55 +142,55 @@ def tidy(folder: Path, step: int) -> None:
 
 
 def append_log(folder: Path, line: Mapping[str, Any]) -> None:
-    """Add a line to the log."""
-    if leads():
+    """Append a line to the log."""
+    if rank() == 0:
         with (folder / LOG_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, allow_nan=False) + "\n")
 
 
-def logged(folder: Path) -> Iterator[dict[str, Any]]:
-    """Lines of a run's log, if there is one."""
+def read_log(folder: Path) -> Iterator[dict[str, Any]]:
+    """Yield the lines of the log of a run, if there is one."""
     path = folder / LOG_FILE
     if path.exists():
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
 
 
-def _refuse_other_runs(
+def _check_same_run(
     folder: Path,
     tensors: Mapping[str, Tensor],
     card: Mapping[str, Any],
     weights: Mapping[str, Tensor],
     settings: Mapping[str, Any],
 ) -> None:
-    theirs, ours = card["settings"], json.loads(json.dumps(dict(settings)))
-    if theirs != ours:
-        changed = sorted(
-            name for name in {*theirs, *ours} if name not in theirs or name not in ours or theirs[name] != ours[name]
-        )
+    changed = _changed_keys(card["settings"], json.loads(json.dumps(dict(settings))))
+    if changed:
         raise TrainingError(
             f"{str(folder)!r} holds a run with other settings ({', '.join(changed)}). "
-            "Use the settings that it was begun with, or another folder."
+            "Use the same settings, or another folder."
         )
-    shapes = {name: tuple(value.shape) for name, value in _part(tensors, "weights.").items()}
-    wanted = {name: tuple(value.shape) for name, value in weights.items()}
-    if shapes != wanted:
-        unlike = sorted(name for name in {*shapes, *wanted} if shapes.get(name) != wanted.get(name))
+    saved = {name: tuple(value.shape) for name, value in _select(tensors, "weights.").items()}
+    changed = _changed_keys(saved, {name: tuple(value.shape) for name, value in weights.items()})
+    if changed:
         raise TrainingError(
-            f"{str(folder)!r} holds a run of another model (look at {', '.join(unlike[:3])}). "
-            "Use the model that it was begun with, or another folder."
+            f"{str(folder)!r} holds a run of another model; tensors such as {', '.join(changed[:3])} differ. "
+            "Use the same model, or another folder."
         )
-    if len(tensors["generators"]) != n_processes():
+    if len(tensors["generators"]) != world_size():
         raise TrainingError(
-            f"{str(folder)!r} holds a run of {len(tensors['generators'])} processes, and these are {n_processes()}. "
-            "Start as many as it was begun with, or use another folder."
+            f"{str(folder)!r} holds a run of {len(tensors['generators'])} processes, not of {world_size()}. "
+            "Start the same number of processes, or use another folder."
         )
 
 
-def _flattened(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their dotted names."""
+def _changed_keys(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
+    return sorted(key for key in {*saved, *ours} if saved.get(key) != ours.get(key))
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield nested settings by their dotted names."""
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from _flattened(value, f"{prefix}{key}.")
+            yield from _flatten(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value
 
@@ -208,5 +202,5 @@ def _logged_step(line: str) -> float:
         return float("inf")
 
 
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def _select(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,1 +1,1 @@
-"""Synthetic data sets that the judge is trained on."""
+"""Synthetic labelled data sets that the judge is trained on; ``universal.SyntheticPrior`` samples them."""
