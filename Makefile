@@ -17,4 +17,4 @@ format:
 	ruff format
 
 results:
-	python -m benchmarks.quality.results
+	python -m benchmarks render
