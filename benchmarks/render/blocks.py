@@ -232,17 +232,17 @@ def _one_table(block: Block, item: Item) -> tuple[str, set[str]]:
 
 def _mark_best(columns: Sequence[Column], rows: Sequence[Item], texts: Sequence[list[str | None]]) -> None:
     """Print the best value of a column in bold, where it has at least three; references do not take part."""
-    for place, column in enumerate(columns):
+    for position, column in enumerate(columns):
         values = {
             index: float(match[0].replace(",", ""))
             for index, row in enumerate(rows)
-            if not row.variables.get("reference") and (match := re.match(r"-?[\d.,]*\d", texts[index][place] or ""))
+            if not row.variables.get("reference") and (match := re.match(r"-?[\d.,]*\d", texts[index][position] or ""))
         }
         if column.best and len(values) > 2:
             best = (max if column.best == "max" else min)(values.values())
             for index in (index for index, value in values.items() if value == best):
-                ours, slash, published = str(texts[index][place]).partition(" / ")
-                texts[index][place] = f"**{ours}**{slash}{published}"
+                ours, slash, published = str(texts[index][position]).partition(" / ")
+                texts[index][position] = f"**{ours}**{slash}{published}"
 
 
 def growth(block: Block) -> str:
