@@ -171,7 +171,7 @@ class TableEncoder:
             scales=tuple([1.0] * len(kept_numbers) if unscaled else summary.scale[kept_numbers].tolist()),
             fills=tuple(summary.median[kept_numbers].tolist()),
         )
-        notes = _describe_columns(table, positions, summary, categories, varied=varied)
+        notes = tuple(_describe_columns(table, positions, summary, categories, varied=varied))
         return TableEncoder(self.scaling, table.names, table.named, numbers, tuple(kept_categories), notes)
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
@@ -496,20 +496,33 @@ def _describe_columns(
     categories: Sequence[CategoryColumn],
     *,
     varied: bool,
-) -> tuple[str, ...]:
-    """List the decisions of `fit` that the user may want to know, one line each."""
-    names = [table.names[i] for i in positions]
-    return (
-        *_describe_missing(table, names, summary, categories),
-        *_describe_constant(table, names, summary, categories, varied=varied),
-        *_describe_far(names, summary),
-        *_describe_dates(table),
-        *_describe_ids(table, positions, summary, categories),
-    )
+) -> Iterator[str]:
+    """Yield the decisions of `fit` that the user may want to know, one line each."""
+    names = np.array([table.names[i] for i in positions], dtype=object)
+    yield from _describe_missing(table, names, summary, categories)
+    constant = [*names[summary.constant & (summary.present > 0)]]
+    constant += [table.names[c.position] for c in categories if c.is_constant and not c.is_missing]
+    if not varied:
+        yield "all columns are constant, so that all rows are equal"
+    elif constant:
+        which = format_list(constant) if table.image is None else f"{len(constant):,} of {table.n_columns:,} pixels"
+        yield f"left out, since they are constant: {which}"
+    far = np.flatnonzero(summary.far)
+    if len(far):
+        shown = ", ".join(f"{names[i]!r} {summary.far[i]}" for i in far[:_MAX_LINES])
+        if len(rest := far[_MAX_LINES:]):
+            shown += f", and {len(rest)} more columns {summary.far[rest].sum()}"
+        yield f"extreme values compressed (count per column): {shown}"
+    if dates := [name for name, kind in zip(table.names, table.kinds, strict=True) if kind == "date"]:
+        yield f"dates, converted to seconds since 1970: {format_list(dates)}"
+    if table.n_rows >= _MIN_ROWS_OF_IDS:
+        yield from _describe_ids(
+            table, [position for i, position in enumerate(positions) if summary.present[i] == table.n_rows], categories
+        )
 
 
 def _describe_missing(
-    table: Table, names: Sequence[str], summary: NumberSummary, categories: Sequence[CategoryColumn]
+    table: Table, names: npt.NDArray[np.object_], summary: NumberSummary, categories: Sequence[CategoryColumn]
 ) -> Iterator[str]:
     n_missing = table.n_rows - summary.present
     incomplete = np.flatnonzero((n_missing > 0) & (summary.present > 0))
@@ -518,64 +531,22 @@ def _describe_missing(
             f"column {names[i]!r}: {n_missing[i]} of {table.n_rows} values are missing or infinite, "
             f"filled with the median {summary.median[i]:.6g}"
         )
-    if len(incomplete) > _MAX_LINES:
-        rest = incomplete[_MAX_LINES:]
+    if len(rest := incomplete[_MAX_LINES:]):
         yield f"{len(rest)} more columns have {n_missing[rest].sum()} missing values, filled with medians"
     for category in categories:
         if None in category.levels and not category.is_missing:
             name, count = table.names[category.position], round(category.shares[-1] * table.n_rows)
             yield f"column {name!r}: {count} missing values form a category of their own"
-    empty = [names[i] for i in np.flatnonzero(summary.present == 0).tolist()]
-    empty += [table.names[category.position] for category in categories if category.is_missing]
+    empty = [*names[summary.present == 0], *(table.names[c.position] for c in categories if c.is_missing)]
     if empty:
         yield f"left out, since all values are missing: {format_list(empty)}"
 
 
-def _describe_constant(
-    table: Table,
-    names: Sequence[str],
-    summary: NumberSummary,
-    categories: Sequence[CategoryColumn],
-    *,
-    varied: bool,
-) -> Iterator[str]:
-    constant = [names[i] for i in np.flatnonzero(summary.constant & (summary.present > 0)).tolist()]
-    constant += [table.names[c.position] for c in categories if c.is_constant and not c.is_missing]
-    if not varied:
-        yield "all columns are constant, so that all rows are equal"
-    elif constant:
-        which = format_list(constant) if table.image is None else f"{len(constant):,} of {table.n_columns:,} pixels"
-        yield f"left out, since they are constant: {which}"
-
-
-def _describe_far(names: Sequence[str], summary: NumberSummary) -> Iterator[str]:
-    columns = np.flatnonzero(summary.far)
-    if len(columns):
-        shown = ", ".join(f"{names[i]!r} {summary.far[i]}" for i in columns[:_MAX_LINES])
-        if len(columns) > _MAX_LINES:
-            rest = columns[_MAX_LINES:]
-            shown += f", and {len(rest)} more columns {summary.far[rest].sum()}"
-        yield f"extreme values compressed (count per column): {shown}"
-
-
-def _describe_dates(table: Table) -> Iterator[str]:
-    if dates := [name for name, kind in zip(table.names, table.kinds, strict=True) if kind == "date"]:
-        yield f"dates, converted to seconds since 1970: {format_list(dates)}"
-
-
-def _describe_ids(
-    table: Table, positions: Sequence[int], summary: NumberSummary, categories: Sequence[CategoryColumn]
-) -> Iterator[str]:
-    if table.n_rows < _MIN_ROWS_OF_IDS:
-        return
-    for i, position in enumerate(positions):
+def _describe_ids(table: Table, complete: Sequence[int], categories: Sequence[CategoryColumn]) -> Iterator[str]:
+    """Yield a line for each column that looks like row ids."""
+    for position in complete:
         name, column = table.names[position], table.column(position)
-        if (
-            _ID_NAME.search(name)
-            and summary.present[i] == table.n_rows
-            and column.dtype.kind in "iuf"
-            and (column[1:] - column[:-1] == 1).all()
-        ):
+        if _ID_NAME.search(name) and column.dtype.kind in "iuf" and (column[1:] - column[:-1] == 1).all():
             yield f"column {name!r} only numbers the rows; to leave it out, use --id {name!r}"
     for category in categories:
         if len(category.levels) == table.n_rows:

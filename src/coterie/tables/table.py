@@ -41,38 +41,24 @@ _LAST_PIXEL = re.compile(r"pixel (\d+),(\d+)(?:,(\d+))?")
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows and named columns, read-only.
-
-    A table has either one 2-D numeric `block`, which is the caller's own memory, or separate `columns`.
-
-    Parameters
-    ----------
-    names : tuple of str
-        One distinct name per column.
-    columns : tuple of 1-D arrays
-        Numbers, booleans, datetime64, or objects that are `str` or `None`.
-    block : 2-D array, optional
-        Numbers or booleans, instead of `columns`.
-    named : bool
-        Whether the names came with the data; False if they are generated.
-    extra_columns : mapping of str to 1-D arrays
-        Values stored beside the data, such as known labels or file names; never clustered.
-    notes : tuple of str
-        What reading the data decided, one sentence each.
-    source : str
-        Where the table came from, for messages.
-    image : (height, width, channels), optional
-        Shape of the images, if each row is one: the columns are its pixels, row by row, channels last.
-    """
+    """Rows and named columns, read-only: either one 2-D numeric ``block``, or separate ``columns``."""
 
     names: tuple[str, ...]
+    """One distinct name per column."""
     columns: tuple[Array, ...] = ()
+    """1-D arrays of numbers, booleans, datetime64, or objects that are ``str`` or ``None``."""
     block: Array | None = None
+    """2-D array of numbers or booleans, the caller's own memory."""
     named: bool = True
+    """Whether the names came with the data; False if they are generated."""
     extra_columns: Mapping[str, Array] = field(default_factory=dict)
+    """Values stored beside the data, such as known labels or file names; never clustered."""
     notes: tuple[str, ...] = ()
+    """What reading the data decided, one sentence each."""
     source: str = "memory"
+    """Where the table came from, for messages."""
     image: ImageShape | None = None
+    """Shape of the images, if each row is one: its pixels row by row, channels last."""
 
     def __post_init__(self) -> None:
         if self.block is None:

@@ -37,27 +37,18 @@ _COLOUR_TOLERANCE = 8
 @final
 @dataclass(frozen=True, eq=False)
 class ImageClasses:
-    """Labelled images, read from a folder with one sub-folder per class.
-
-    Parameters
-    ----------
-    images : array (n, height, width, channels) of uint8
-        One channel if all images are grey, otherwise red, green and blue.
-    classes : array (n,) of int64
-        Class of each image, an index into `names`.
-    names : tuple of str
-        Names of the sub-folders, in alphabetical order.
-    files : tuple of str
-        File names, relative to the folder.
-    notes : tuple of str
-        What was done to the images.
-    """
+    """Labelled images, read from a folder with one sub-folder per class."""
 
     images: npt.NDArray[np.uint8]
+    """(n, height, width, channels); one channel if all images are grey, otherwise red, green and blue."""
     classes: npt.NDArray[np.int64]
+    """Class of each image, an index into ``names``."""
     names: tuple[str, ...]
+    """Names of the sub-folders, in alphabetical order."""
     files: tuple[str, ...]
+    """File names, relative to the folder."""
     notes: tuple[str, ...]
+    """What was done to the images."""
 
 
 @final
