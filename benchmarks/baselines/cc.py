@@ -1,9 +1,9 @@
 """CC: contrastive clustering (Li et al., 2021).
 
-A network computes embeddings and assignment probabilities of two views. Rows of the first are contrasted, and columns
-of the second: a cluster is represented by its probabilities over the batch. A balance term prevents collapse.
+A network computes embeddings and cluster probabilities of two views of each row. Rows are contrasted by their
+embeddings, and clusters by their columns of probabilities. A balance loss keeps all rows from joining one cluster.
 
-Shapes: N rows, D input features, F encoder features, K clusters.
+Letters: N rows, D numbers of a row, F features of the encoder, E numbers of an embedding, K clusters.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,20 @@ from coterie.tcc.model import ContrastiveModel, EmbeddingNetwork, projection_hea
 from coterie.validation import Constraints
 
 
+def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperature: float) -> Float[Tensor, ""]:
+    """Compute SimCLR's loss: InfoNCE in both directions, with both views of all other rows as negatives."""
+    both = torch.cat((first, second))
+    # A row's own two views are not negatives: one is the query itself, the other is the key.
+    masked = torch.eye(len(first), dtype=torch.bool, device=first.device).repeat(1, 2)
+    forward = info_nce(first, second, both, temperature, masked)
+    backward = info_nce(second, first, both, temperature, masked)
+    return (forward + backward).mean() / 2
+
+
 @final
 @dataclass(frozen=True, slots=True)
 class CcConfig(EncoderConfig):
-    """Configuration of a CC model, with the published temperatures."""
+    """Configuration of a CC model; temperatures are as published."""
 
     CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
         "temperature": POSITIVE,
@@ -39,19 +49,9 @@ class CcConfig(EncoderConfig):
     """Temperature of the cluster-level loss."""
 
 
-def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperature: float) -> Float[Tensor, ""]:
-    """Compute SimCLR's NT-Xent loss: InfoNCE of both views of all rows among all other views, averaged."""
-    both = torch.cat((first, second))
-    # A row's own two views are masked: one is the query itself, the other is the key.
-    masked = torch.eye(len(first), dtype=torch.bool, device=first.device).repeat(1, 2)
-    forth = info_nce(first, second, both, temperature, masked)
-    back = info_nce(second, first, both, temperature, masked)
-    return (forth + back).mean() / 2
-
-
 @final
 class CcModel(ContrastiveModel):
-    """Encoder with a projection head and a cluster head."""
+    """An embedding network with a second head for clusters."""
 
     Config: ClassVar[type[CcConfig]] = CcConfig
     config: CcConfig
@@ -60,34 +60,32 @@ class CcModel(ContrastiveModel):
     def __init__(self, config: CcConfig) -> None:
         super().__init__()
         self.config = config
-        self.backbone = EmbeddingNetwork(config)
-        self.cluster_head = projection_head(
-            self.backbone.encoder.out_width, config.projection_hidden, config.n_clusters
-        )
+        self.online = EmbeddingNetwork(config)
+        self.clusters = projection_head(self.online.encoder.out_width, config.projection_hidden, config.n_clusters)
 
     @property
     def network(self) -> EmbeddingNetwork:
-        """The only encoder."""
-        return self.backbone
+        """The embedding network."""
+        return self.online
 
     def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Apply the cluster head."""
-        return self._assign(self.network.encode(x))
+        """Apply the cluster head to the encoded batch."""
+        return self._probabilities(self.network.encode(x))
 
-    def _assign(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
-        logits: Tensor = self.cluster_head(features)
+    def _probabilities(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N K"]:
+        logits: Tensor = self.clusters(features)
         return logits.softmax(dim=1)
 
     def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
-        """Sum the instance-level, cluster-level and balance losses of both views."""
+        """Sum the instance-level, cluster-level and balance losses."""
         features = [self.network.encode(view) for view in (batch.first, batch.second)]
-        first, second = (self.network.project(each) for each in features)
-        pi, other_pi = (self._assign(each) for each in features)
-        column, other_column = (normalize(each.mT, dim=1) for each in (pi, other_pi))
+        embedding, other_embedding = (self.network.project(each) for each in features)
+        prob, other_prob = (self._probabilities(each) for each in features)
+        column, other_column = (normalize(each.mT, dim=1) for each in (prob, other_prob))
         parts = {
-            "instance": nt_xent(first, second, self.config.temperature),
+            "instance": nt_xent(embedding, other_embedding, self.config.temperature),
             "cluster": nt_xent(column, other_column, self.config.cluster_temperature),
-            "balance": balance_loss(pi) + balance_loss(other_pi),
+            "balance": balance_loss(prob) + balance_loss(other_prob),
         }
         return Loss(
             torch.stack(list(parts.values())).sum(), {name: float(part.detach()) for name, part in parts.items()}

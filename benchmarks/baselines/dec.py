@@ -1,13 +1,11 @@
 """Deep embedded clustering as the ClAM paper ran it: without a network.
 
 Only the cluster centres are learned, on the standardised features themselves: Student-t soft assignment,
-a sharpened target that is refreshed now and then, and the divergence between the two as the loss. Equation
+a sharpened target that is refreshed at intervals, and the divergence between the two as the loss. Equation
 numbers are those of Xie et al., ICML 2016. Restarts are trained side by side, as a leading dimension R.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Final
 
@@ -15,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.quality.records import Experiment, LabelledTable, Labels
+from benchmarks.lines import Labels
 
 UPDATE_INTERVALS: Final = (1, 10, 50, 100, 200)
 
@@ -75,9 +73,9 @@ def train(z: Tensor, centres: Tensor, config: DecConfig) -> Tensor:
                 target = target_distribution(q)
             previous, labels = labels, q.argmax(dim=-1)
             if iteration > 0:
-                settled = ((labels != previous).double().mean(dim=-1) < config.tol) & ~finished
-                final[settled] = labels[settled]
-                finished |= settled
+                converged = ((labels != previous).double().mean(dim=-1) < config.tol) & ~finished
+                final[converged] = labels[converged]
+                finished |= converged
                 if finished.all():
                     return final
         rows = next(batches)
@@ -91,7 +89,7 @@ def train(z: Tensor, centres: Tensor, config: DecConfig) -> Tensor:
 
 
 def random_centres(n_clusters: int, n_features: int, seed: int) -> Tensor:
-    """Centres drawn from N(0.1, 0.1²), whatever the data."""
+    """Sample centres from N(0.1, 0.1²), whatever the data."""
     generator = torch.Generator().manual_seed(seed)
     return 0.1 + 0.1 * torch.randn(n_clusters, n_features, generator=generator, dtype=torch.float64)
 
@@ -99,30 +97,3 @@ def random_centres(n_clusters: int, n_features: int, seed: int) -> Tensor:
 def mean_centres(z: Tensor, labels: Labels) -> Tensor:
     """Mean of each cluster, which is where k-means leaves its centres."""
     return torch.stack([z[torch.from_numpy(labels == label)].mean(dim=0) for label in np.unique(labels)])
-
-
-def dec(table: LabelledTable, start_labels: Callable[[], Labels], max_iter: int) -> Iterator[Experiment]:
-    """DEC that starts from a given partition, the best of k-means; it has no other randomness."""
-
-    def fit(seeds: Sequence[int], config: DecConfig) -> Iterable[Labels]:
-        z = torch.from_numpy(table.X)
-        start = mean_centres(z, start_labels())
-        return train(z, start.expand(len(seeds), -1, -1), config).numpy()
-
-    for interval in UPDATE_INTERVALS:
-        config = DecConfig(interval, max_iter)
-        yield Experiment("dec", {"start": "kmeans", **asdict(config)}, partial(fit, config=config))
-
-
-def dec_random(table: LabelledTable, seeds: Sequence[int], max_iter: int) -> Iterator[Experiment]:
-    """DEC that starts from random centres (DEC^r in the paper)."""
-
-    def fit(wanted: Sequence[int], config: DecConfig) -> Iterable[Labels]:
-        z = torch.from_numpy(table.X)
-        shape = (table.n_clusters, z.shape[1])
-        start = torch.stack([random_centres(*shape, seed) for seed in wanted]).to(z.dtype)
-        return train(z, start, config).numpy()
-
-    for interval in UPDATE_INTERVALS:
-        config = DecConfig(interval, max_iter)
-        yield Experiment("dec-random", {"start": "random", **asdict(config)}, partial(fit, config=config), seeds)

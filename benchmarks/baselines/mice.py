@@ -1,12 +1,14 @@
-"""MiCE: mixture of contrastive experts (Tsai et al., 2021), after the paper and its authors' code.
+"""MiCE: mixture of contrastive experts (Tsai et al., 2021), from the paper and its authors' code.
 
-Each cluster has an expert that embeds all rows. A gate assigns a row to experts; the posterior multiplies the gate's
-probability by the expert's probability of recognising the row in the momentum encoder's embedding of another view.
+Each cluster has an expert with an embedding of its own, in which rows are contrasted. A gate predicts the expert of a
+row. A row belongs to the expert of the largest posterior: gate probability times the expert's likelihood of recognising
+the row in another view. Keys of the other view come from a momentum encoder, the teacher, and are queued.
 
-Published are three views per row; here are two, and the gate uses that of the experts. Other rows of the batch are
-negatives too, unless ``in_batch_negatives`` is False, since the queue starts empty here instead of random.
+Published are three views of each row. Here are two: the gate sees the view that the experts see. Rows of the same batch
+are negatives unless ``in_batch_negatives`` is False: a queue starts empty here, not with random entries, and without
+any negative the loss of a row is zero.
 
-Shapes: N rows, D input features, E embedding dimensions, K clusters.
+Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
 from collections.abc import Mapping
@@ -22,7 +24,7 @@ from coterie.nn.model import Loss, ViewBatch
 from coterie.tcc.config import POSITIVE, EncoderConfig
 from coterie.tcc.losses import instance_info_nce, max_mahalanobis_centres
 from coterie.tcc.model import ContrastiveModel, EmbeddingNetwork, MemoryBank, as_momentum_copy, ema_update
-from coterie.validation import FRACTION, Constraints, Integer
+from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 
 
 @final
@@ -35,33 +37,35 @@ class MiceConfig(EncoderConfig):
         "gate_temperature": POSITIVE,
         "momentum": FRACTION,
         "queue_size": Integer(0),
-        "refresh_steps": Integer(1),
+        "in_batch_negatives": BOOLEAN,
+        "refreshed_every": Integer(1),
     }
 
     temperature: float = 1.0
-    """Temperature of the experts' InfoNCE."""
+    """Temperature of the experts' InfoNCE loss."""
     gate_temperature: float = 1.0
     """Softmax temperature of the gate."""
     momentum: float = 0.99
-    """Decay of the momentum encoder; published is 0.999."""
+    """Decay of the teacher; published is 0.999."""
     queue_size: int = 1024
-    """Past keys of all experts that serve as negatives; published is 16,384."""
+    """Past keys, each of all experts, that serve as negatives; published is 16,384."""
     in_batch_negatives: bool = True
-    """Whether the other rows of the batch are negatives too; published is the queue only."""
-    refresh_steps: int = 100
-    """Steps between updates of the expert prototypes; published is one epoch."""
+    """Whether the other keys of the batch are negatives too; published is the queue only."""
+    refreshed_every: int = 100
+    """Steps between updates of the prototypes; published is one epoch."""
 
 
-class ExpertOutput(NamedTuple):
-    """What a branch computes from a view."""
+class SideOutput(NamedTuple):
+    """What student or teacher computes of rows."""
 
-    gate_embedding: Float[Tensor, "N E"]
-    expert_embeddings: Float[Tensor, "N K E"]
-    """One unit vector per expert."""
+    embedding: Float[Tensor, "N E"]
+    """Input of the gate."""
+    expert: Float[Tensor, "N K E"]
+    """A unit embedding of each expert."""
 
 
-class ExpertBranch(nn.Module):
-    """Encoder with a gate head (the projection head) and K expert heads."""
+class Side(nn.Module):
+    """Student or teacher: an embedding network, whose projection is for the gate, and experts beside it."""
 
     def __init__(self, config: MiceConfig) -> None:
         super().__init__()
@@ -69,58 +73,57 @@ class ExpertBranch(nn.Module):
         self.shape = (config.n_clusters, config.embedding_dim)
         self.experts = nn.Linear(self.network.encoder.out_width, config.n_clusters * config.embedding_dim)
 
-    def forward(self, x: Float[Tensor, "N D"]) -> ExpertOutput:
-        """Compute the embeddings of the gate and of all experts."""
+    def forward(self, x: Float[Tensor, "N D"]) -> SideOutput:
+        """Embed rows."""
         features = self.network.encode(x)
-        embeddings = normalize(self.experts(features).unflatten(1, self.shape), dim=2)
-        return ExpertOutput(self.network.project(features), embeddings)
+        expert = normalize(self.experts(features).unflatten(1, self.shape), dim=2)
+        return SideOutput(self.network.project(features), expert)
 
 
 @final
 class MiceModel(ContrastiveModel):
-    """Online and momentum branch, gate prototypes and expert prototypes."""
+    """Student, teacher, gate, and a prototype of each cluster in its expert's embedding."""
 
     Config: ClassVar[type[MiceConfig]] = MiceConfig
     config: MiceConfig
     kmeans_init: ClassVar[bool] = False
-    gate_prototypes: Float[Tensor, "K E"]
-    """omega: equidistant and fixed."""
+    gate: Float[Tensor, "K E"]
+    """ω: fixed prototypes of the gate, as far apart as possible."""
     sums: Float[Tensor, "K E"]
-    """Sums of each expert's momentum embeddings of its rows since the last update of mu."""
+    """Sums of the teacher's embeddings of each expert's own rows since the last update of the prototypes."""
     steps: Int[Tensor, ""]
-    """Steps so far; part of the state dict, like the sums, so that a resumed run updates mu at the same time."""
+    """Steps so far; a buffer, so that resumed training updates at the right steps."""
 
     def __init__(self, config: MiceConfig) -> None:
         super().__init__()
         self.config = config
-        self.online = ExpertBranch(config)
-        self.momentum_branch = as_momentum_copy(ExpertBranch(config), self.online)
+        self.online = Side(config)
+        self.teacher = as_momentum_copy(Side(config), self.online)
         self.queue = MemoryBank(config.queue_size, (config.n_clusters, config.embedding_dim))
-        self.expert_prototypes = nn.Parameter(max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
-        """mu; normalised where they are used."""
-        self.register_buffer("gate_prototypes", max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
+        self.prototypes = nn.Parameter(max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
+        """μ: normalised where they are used."""
+        self.register_buffer("gate", max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
         self.register_buffer("sums", torch.zeros(config.n_clusters, config.embedding_dim))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
         self._new_keys: list[tuple[Tensor, Tensor]] = []
 
     @property
     def network(self) -> EmbeddingNetwork:
-        """The online encoder; embeddings are those of the gate."""
+        """The student's; its embeddings are the gate's input."""
         return self.online.network
 
     def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Compute the posterior with the queue as negatives; with an empty queue it is the gate's probability."""
-        key = self.momentum_branch(x).expert_embeddings
-        return self.log_joint(self.online(x), key, in_batch_negatives=False).softmax(dim=1)
+        """Compute the posterior with the same view as key and the queue as negatives; the gate's if that is empty."""
+        return self.log_joint(self.online(x), self.teacher(x).expert, in_batch_negatives=False).softmax(dim=1)
 
     def log_joint(
-        self, output: ExpertOutput, key: Float[Tensor, "N K E"], *, in_batch_negatives: bool
+        self, output: SideOutput, key: Float[Tensor, "N K E"], *, in_batch_negatives: bool
     ) -> Float[Tensor, "N K"]:
-        """Compute the log-probability of each expert times that of its recognising the row."""
+        """Compute the log of the gate's probability of each expert times the expert's likelihood of the row."""
         config = self.config
-        log_gate = (output.gate_embedding @ self.gate_prototypes.mT / config.gate_temperature).log_softmax(dim=1)
-        query = output.expert_embeddings + normalize(self.expert_prototypes, dim=1)
-        # Experts first: each compares its own embeddings.
+        log_gate = (output.embedding @ self.gate.mT / config.gate_temperature).log_softmax(dim=1)
+        query = output.expert + normalize(self.prototypes, dim=1)
+        # Experts come first: each compares its own embeddings.
         query, key, queue = (each.transpose(0, 1) for each in (query, key, self.queue.contents()))
         loss = instance_info_nce(query, key, queue, config.temperature, in_batch_negatives=in_batch_negatives)
         return log_gate - loss.mT
@@ -128,25 +131,26 @@ class MiceModel(ContrastiveModel):
     def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
         """Compute the negative log-likelihood.
 
-        The published evidence lower bound with the exact posterior has the same value and the same gradient.
+        The published bound is a mean over the posterior, through which its gradient flows too. The sum of the joint
+        probabilities is the same number and has the same gradient.
         """
-        query: ExpertOutput = self.online(batch.first)
+        output: SideOutput = self.online(batch.first)
         with torch.no_grad():
-            key: ExpertOutput = self.momentum_branch(batch.second)
-        log_joint = self.log_joint(query, key.expert_embeddings, in_batch_negatives=self.config.in_batch_negatives)
-        self._new_keys.append((key.expert_embeddings, log_joint.detach().argmax(dim=1)))
+            key: SideOutput = self.teacher(batch.second)
+        log_joint = self.log_joint(output, key.expert, in_batch_negatives=self.config.in_batch_negatives)
+        self._new_keys.append((key.expert, log_joint.detach().argmax(dim=1)))
         return Loss(-log_joint.logsumexp(dim=1).mean())
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Update the momentum branch and the queue, and every ``refresh_steps`` the expert prototypes."""
-        ema_update(self.momentum_branch, self.online, self.config.momentum)
-        for key, label in self._new_keys:
-            self.queue.enqueue(key)
-            self.sums.add_(torch.einsum("nk,nke->ke", one_hot(label, self.config.n_clusters).to(key), key))
+        """Update the teacher and the queue, and at intervals the prototypes."""
+        ema_update(self.teacher, self.online, self.config.momentum)
+        for expert, label in self._new_keys:
+            self.queue.enqueue(expert)
+            self.sums.add_(torch.einsum("nk,nke->ke", one_hot(label, self.config.n_clusters).to(expert), expert))
         self._new_keys.clear()
         self.steps.add_(1)
-        if int(self.steps) % self.config.refresh_steps == 0:
-            has_rows = self.sums.any(dim=1, keepdim=True)
-            self.expert_prototypes.copy_(torch.where(has_rows, normalize(self.sums, dim=1), self.expert_prototypes))
+        if int(self.steps) % self.config.refreshed_every == 0:
+            some = self.sums.any(dim=1, keepdim=True)  # a cluster without rows keeps its prototype
+            self.prototypes.copy_(torch.where(some, normalize(self.sums, dim=1), self.prototypes))
             self.sums.zero_()

@@ -1,9 +1,9 @@
-"""MoCo (He et al., 2020) followed by k-means on the embeddings.
+"""MoCo (He et al., 2020), followed by k-means of the embeddings.
 
-The model learns embeddings only: InfoNCE between two views, the second of which is encoded by a momentum encoder, with
-a queue of past keys as negatives. Prototypes are the k-means centres that the training schedule sets.
+Each row is contrasted with rows of earlier batches, whose keys come from a momentum encoder. Clusters are not trained:
+``set_prototypes`` is called with k-means centres, again whenever embeddings have changed.
 
-Shapes: N rows, D input features, E embedding dimensions, K clusters.
+Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from coterie.nn.model import Loss, ViewBatch
 from coterie.tcc.config import POSITIVE, EncoderConfig
 from coterie.tcc.losses import instance_info_nce, max_mahalanobis_centres
 from coterie.tcc.model import ContrastiveModel, EmbeddingNetwork, MemoryBank, as_momentum_copy, ema_update
-from coterie.validation import FRACTION, Constraints, Integer
+from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 
 
 @final
@@ -32,12 +32,13 @@ class MocoConfig(EncoderConfig):
         "assignment_temperature": POSITIVE,
         "momentum": FRACTION,
         "queue_size": Integer(0),
+        "in_batch_negatives": BOOLEAN,
     }
 
     temperature: float = 0.5
-    """Temperature of InfoNCE."""
+    """Temperature of the InfoNCE loss."""
     assignment_temperature: float = 0.1
-    """Softmax temperature of the assignment to the prototypes."""
+    """Softmax temperature of cluster probabilities."""
     momentum: float = 0.99
     """Decay of the momentum encoder; published is 0.999."""
     queue_size: int = 2048
@@ -48,13 +49,13 @@ class MocoConfig(EncoderConfig):
 
 @final
 class MocoModel(ContrastiveModel):
-    """Encoder, momentum encoder, queue, and prototypes that are not trained."""
+    """Online encoder, momentum encoder, queue, and prototypes that are not trained."""
 
     Config: ClassVar[type[MocoConfig]] = MocoConfig
     config: MocoConfig
     kmeans_init: ClassVar[bool] = True
     prototypes: Float[Tensor, "K E"]
-    """Unit vectors; equidistant until they are set."""
+    """Unit vectors; far apart until they are set."""
 
     def __init__(self, config: MocoConfig) -> None:
         super().__init__()
@@ -67,23 +68,22 @@ class MocoModel(ContrastiveModel):
 
     @property
     def network(self) -> EmbeddingNetwork:
-        """The encoder that is trained."""
+        """The online encoder."""
         return self.online
 
     def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Compute a softmax over the cosines with the prototypes."""
+        """Compute a softmax of the cosines with the prototypes."""
         embedding: Tensor = self.network(x)
         return (embedding @ self.prototypes.mT / self.config.assignment_temperature).softmax(dim=1)
 
     def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
-        """Compute the mean InfoNCE loss."""
+        """Compute the InfoNCE loss."""
         config = self.config
         query: Tensor = self.online(batch.first)
         with torch.no_grad():
             key: Tensor = self.momentum_encoder(batch.second)
-        loss = instance_info_nce(
-            query, key, self.queue.contents(), config.temperature, in_batch_negatives=config.in_batch_negatives
-        )
+        queue, in_batch = self.queue.contents(), config.in_batch_negatives
+        loss = instance_info_nce(query, key, queue, config.temperature, in_batch_negatives=in_batch)
         self._new_keys.append(key)
         return Loss(loss.mean())
 
@@ -96,5 +96,5 @@ class MocoModel(ContrastiveModel):
 
     @torch.no_grad()
     def set_prototypes(self, centres: Float[Tensor, "K E"]) -> None:
-        """Set the prototypes to the given centres."""
+        """Set the prototypes to normalised centres."""
         self.prototypes.copy_(normalize(centres, dim=1))

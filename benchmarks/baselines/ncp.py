@@ -24,7 +24,7 @@ from torch.nn.functional import one_hot, pad
 from coterie.errors import ConfigError
 from coterie.nn.model import Loss, SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder, Encoder
-from coterie.ops.partitions import Clustering, by_value
+from coterie.ops.partitions import Clustering, lexicographic_order
 
 MEMBERSHIP_ROWS = 4096
 """Points whose memberships are computed at once."""
@@ -227,7 +227,7 @@ def random_orders(
 
     Not on how the points are arranged, nor on the padding, nor on the other sets.
     """
-    order = by_value(x, valid)
+    order = lexicographic_order(x, valid)
     seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
     shuffles = torch.arange(x.shape[1]).repeat(len(x), count, 1)
     sizes = valid.sum(dim=1).cpu()

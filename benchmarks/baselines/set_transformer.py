@@ -19,7 +19,7 @@ from coterie.errors import ConfigError
 from coterie.nn.attention import MAB, PMA, SAB, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
 from coterie.nn.model import Loss, SetModel, TaskBatch
-from coterie.ops.gaussian_mixtures import Mixtures, joint_of
+from coterie.ops.gaussian_mixtures import Mixtures, mixture_log_joint
 from coterie.ops.partitions import Clustering
 
 
@@ -43,7 +43,7 @@ class MixtureModel(SetModel, ABC):
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
         """Posterior probabilities of the components that were kept."""
-        return joint_of(x, found.extras).softmax(dim=1)
+        return mixture_log_joint(x, found.extras).softmax(dim=1)
 
 
 def mean_surprise(mixtures: Mixtures, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:

@@ -1,9 +1,10 @@
 """SwAV (Caron et al., 2020) with one prototype per cluster.
 
-Balanced assignments of one view, computed by Sinkhorn's algorithm over the batch, are predicted from the other view.
-Multi-crop and the queue are left out: there are few prototypes here.
+The assignment of one view of a row is predicted from the other view. All rows of a batch are assigned jointly, in equal
+parts to the prototypes, so that these cannot collapse. Multi-crop is left out, and so is the queue that SwAV uses to
+assign a small batch to many prototypes: there are few prototypes here.
 
-Shapes: N rows, D input features, E embedding dimensions, K clusters.
+Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
 from collections.abc import Mapping
@@ -35,55 +36,54 @@ class SwavConfig(EncoderConfig):
     }
 
     temperature: float = 0.1
-    """Softmax temperature of the predictions."""
+    """Softmax temperature of predictions."""
     epsilon: float = 0.05
-    """Temperature of the codes."""
+    """Temperature of assignments."""
     sinkhorn_steps: int = 3
-    """Iterations of Sinkhorn's algorithm."""
     frozen_steps: int = 100
-    """Steps before the prototypes are trained; published is one epoch."""
+    """Steps before prototypes are trained, since first embeddings mean little; published is one epoch."""
 
 
 @final
 class SwavModel(ContrastiveModel):
-    """Encoder, projection head and unit prototypes."""
+    """An embedding network and unit prototypes."""
 
     Config: ClassVar[type[SwavConfig]] = SwavConfig
     config: SwavConfig
     kmeans_init: ClassVar[bool] = False
     steps: Int[Tensor, ""]
-    """Steps so far; part of the state dict, so that a resumed run knows whether the prototypes are frozen."""
+    """Steps so far; a buffer, so that resumed training knows when to train the prototypes."""
 
     def __init__(self, config: SwavConfig) -> None:
         super().__init__()
         self.config = config
-        self.backbone = EmbeddingNetwork(config)
+        self.online = EmbeddingNetwork(config)
         self.prototypes = nn.Parameter(max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
         self.register_buffer("steps", torch.zeros((), dtype=torch.long))
 
     @property
     def network(self) -> EmbeddingNetwork:
-        """The only encoder."""
-        return self.backbone
+        """The embedding network."""
+        return self.online
 
     def assignment_probabilities(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Compute a softmax over the cosines with the prototypes."""
+        """Compute a softmax of the cosines with the prototypes."""
         embedding: Tensor = self.network(x)
         return (embedding @ self.prototypes.mT / self.config.temperature).softmax(dim=1)
 
     def loss(self, batch: ViewBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
-        """Compute the mean cross-entropy with the codes of the other view, over both views."""
+        """Compute the swapped prediction loss of both views."""
         frozen = int(self.steps) < self.config.frozen_steps
         prototypes = self.prototypes.detach() if frozen else self.prototypes
         first, second = (self.network(view) @ prototypes.mT for view in (batch.first, batch.second))
-        return Loss((self._swapped_loss(first, second) + self._swapped_loss(second, first)) / 2)
+        return Loss((self._cross_entropy(first, second) + self._cross_entropy(second, first)) / 2)
 
-    def _swapped_loss(self, predicted: Float[Tensor, "N K"], target: Float[Tensor, "N K"]) -> Float[Tensor, ""]:
-        codes = sinkhorn_codes(target, self.config.epsilon, self.config.sinkhorn_steps)
-        return cross_entropy(predicted / self.config.temperature, codes)
+    def _cross_entropy(self, scores: Float[Tensor, "N K"], other: Float[Tensor, "N K"]) -> Float[Tensor, ""]:
+        codes = sinkhorn_codes(other, self.config.epsilon, self.config.sinkhorn_steps)
+        return cross_entropy(scores / self.config.temperature, codes)
 
     @torch.no_grad()
     def after_step(self) -> None:
-        """Normalise the prototypes, and count the step."""
+        """Normalise the prototypes and count the step."""
         self.prototypes.copy_(normalize(self.prototypes, dim=1))
         self.steps.add_(1)

@@ -1,28 +1,35 @@
-"""Benchmark tables, read from the folder COTERIE_DATA."""
+"""Benchmark tables, read from the folder that the environment variable COTERIE_DATA names."""
 
 import gzip
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import pairwise_distances, silhouette_score
+from sklearn.preprocessing import StandardScaler
 
+from benchmarks.lines import Floats, Labels
 from coterie.errors import InputError
-from coterie.tables.table import listed
+from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.tables.table import format_list
 
 _NPZ_FOLDERS = ("clam", "tabular", "highdim")
 _BATTERIES = "clustering-data-v1"
 _FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 _IDX_UINT8 = b"\x00\x00\x08"
+_EMBEDDINGS = "emb_lite0_"
+NOISE: Final = -1
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A benchmark: points `X` (n, D), known groups `y` (0..K-1, -1 for noise), and where it came from."""
+    """A benchmark: points `X` (n, D), true groups `y` (0..K-1, -1 for noise), and their names and source."""
 
     X: npt.NDArray[np.floating[Any]]
     y: npt.NDArray[np.int64]
@@ -32,10 +39,10 @@ class Dataset:
 
 
 def data_folder(wanted: str) -> Path:
-    """Return the folder that COTERIE_DATA names; what is wanted from it is said if there is none."""
+    """Return the folder that COTERIE_DATA names; the error says what was wanted from it."""
     folder = os.environ.get("COTERIE_DATA")
     if not folder:
-        raise InputError(f"{wanted} is looked for in the folder COTERIE_DATA, which is not set")
+        raise InputError(f"{wanted} is read from the folder COTERIE_DATA, which is not set. Set it to that folder.")
     return Path(folder)
 
 
@@ -62,7 +69,7 @@ def load_benchmark(name: str) -> Dataset:
     known = dict(_benchmarks(folder))
     matches = [key for key in known if name in {key, key.partition("/")[2]}]
     if not matches:
-        raise InputError(f"no benchmark is called {name!r} in COTERIE_DATA={folder}; it has {listed(list(known), 200)}")
+        raise InputError(f"no benchmark is called {name!r} in COTERIE_DATA={folder}; it has {format_list(list(known), 200)}")
     path = known[matches[0]]
     return _from_npz(path, matches[0]) if path.suffix == ".npz" else _from_battery(path, matches[0])
 
@@ -70,12 +77,12 @@ def load_benchmark(name: str) -> Dataset:
 def load_fashion_mnist(
     folder: str | Path = _FASHION_MNIST, part: Literal["train", "test"] = "train"
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Load Fashion-MNIST from its idx files, as in the Debian package dataset-fashion-mnist.
+    """Load Fashion-MNIST (or MNIST, whose files have the same names) from its idx files, with or without .gz.
 
     Parameters
     ----------
     folder : str or Path
-        Where the files are, with or without .gz.
+        Where the files are; by default, where the Debian package dataset-fashion-mnist puts them.
     part : {"train", "test"}
         60,000 or 10,000 images.
 
@@ -113,10 +120,14 @@ def _from_battery(path: Path, source: str) -> Dataset:
     labels_path = path.with_name(path.name.replace(".data.gz", ".labels0.gz"))
     if not labels_path.exists():
         raise InputError(f"{source} has no labels; {labels_path.name} is missing beside {path.name}")
-    # The suite counts groups from 1 and calls noise 0.
-    y = np.loadtxt(labels_path, dtype=np.int64, ndmin=1) - 1
+    y = _battery_labels(labels_path)
     names = tuple(f"x{i}" for i in range(X.shape[1]))
     return Dataset(X, y, names, tuple(str(label) for label in sorted(set(y.tolist()) - {-1})), source)
+
+
+def _battery_labels(path: Path) -> npt.NDArray[np.int64]:
+    # Files count groups from 1 and call noise 0.
+    return np.loadtxt(path, dtype=np.int64, ndmin=1) - 1
 
 
 def _read_idx(folder: Path, name: str) -> npt.NDArray[np.uint8]:
@@ -126,10 +137,163 @@ def _read_idx(folder: Path, name: str) -> npt.NDArray[np.uint8]:
     elif packed.exists():
         data = gzip.decompress(packed.read_bytes())
     else:
-        raise InputError(f"there is no {name}(.gz) in {str(folder)!r}; apt-get install dataset-fashion-mnist")
+        raise InputError(f"there is no {name}(.gz) in {str(folder)!r}; put the file there as it is published")
     n_dimensions = data[3] if len(data) > 3 else 0
     start = 4 + 4 * n_dimensions
     shape = np.frombuffer(data[4:start], dtype=">u4").astype(int)
     if not data.startswith(_IDX_UINT8) or len(data) - start != shape.prod():
         raise InputError(f"{name} in {str(folder)!r} is not a whole idx file of bytes; install it again")
     return np.frombuffer(data, dtype=np.uint8, offset=start).reshape(shape)
+
+
+@dataclass(frozen=True)
+class LabelledTable:
+    """A table ready to be clustered: standardised features, true labels, number of clusters."""
+
+    name: str
+    X: Floats
+    y: Labels
+    n_clusters: int
+
+    MAX_SILHOUETTE_ROWS = 10_000
+    SILHOUETTE_SEED = 0
+
+    @cached_property
+    def silhouette_rows(self) -> Labels:
+        """Rows that silhouettes are computed on: all, or a fixed sample of a large table."""
+        n = len(self.X)
+        if n <= self.MAX_SILHOUETTE_ROWS:
+            return np.arange(n)
+        sample = np.random.default_rng(self.SILHOUETTE_SEED).choice(n, self.MAX_SILHOUETTE_ROWS, replace=False)
+        return np.sort(sample)
+
+    @cached_property
+    def silhouette_distances(self) -> Floats:
+        """Euclidean distances between those rows, computed once for all partitions."""
+        distances: Floats = pairwise_distances(self.X[self.silhouette_rows])
+        return distances
+
+    @property
+    def silhouette_settings(self) -> dict[str, int]:
+        """What is recorded about the sample; empty without one."""
+        sampled = len(self.X) > self.MAX_SILHOUETTE_ROWS
+        settings = {"silhouette_rows": self.MAX_SILHOUETTE_ROWS, "silhouette_seed": self.SILHOUETTE_SEED}
+        return settings if sampled else {}
+
+    def silhouette(self, labels: Labels) -> float | None:
+        """Mean silhouette; None where it is undefined (one cluster, or each row its own)."""
+        sampled = labels[self.silhouette_rows]
+        if not 2 <= len(np.unique(sampled)) < len(sampled):
+            return None
+        return float(silhouette_score(self.silhouette_distances, sampled, metric="precomputed"))
+
+    def metrics(self, labels: Labels) -> dict[str, float | int | None]:
+        """All scores of a partition; empty clusters do not count in `n_clusters`."""
+        members = (self.X[labels == label] for label in np.unique(labels))
+        scores = {
+            "silhouette": self.silhouette(labels),
+            "nmi": normalized_mutual_information(self.y, labels),
+            "ari": adjusted_rand_index(self.y, labels),
+            "acc": matched_accuracy(self.y, labels),
+            "inertia": float(sum(np.square(rows - rows.mean(axis=0)).sum() for rows in members)),
+        }
+        rounded = {name: None if score is None else round(score, 6) for name, score in scores.items()}
+        return {**rounded, "n_clusters": len(np.unique(labels))}
+
+
+@cache
+def load_table(name: str) -> LabelledTable:
+    """Load a standardised table: "clam/zoo", "tabular/wdbc", or "fashion-mnist" for its 60,000 training images."""
+    if name == "fashion-mnist":
+        own = data_folder("Fashion-MNIST") / name
+        X, labels = load_fashion_mnist(own if own.is_dir() else _FASHION_MNIST)
+        raw: Floats = X.astype(np.float32)  # single precision halves time and memory
+    else:
+        dataset = load_benchmark(name)
+        raw, labels = dataset.X, dataset.y
+        if name.startswith("clam/"):
+            raw = raw.astype(np.float64)
+    # A constant column has no scale; StandardScaler leaves it at zero.
+    return LabelledTable(name, StandardScaler().fit_transform(raw), labels, len(np.unique(labels)))
+
+
+def table_names(*folders: str) -> list[str]:
+    """Every table of some folders, as `load_table` takes it."""
+    root = data_folder("the tables")
+    return [f"{folder}/{path.stem}" for folder in folders for path in sorted((root / folder).glob("*.npz"))]
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of a partition with the reference partition that it agrees with best."""
+
+    ari: float
+    nmi: float
+    k: int
+    """Clusters of that reference."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceSet:
+    """Rows to be clustered, and one or more partitions (-1 for noise) that are correct."""
+
+    name: str
+    group: str
+    X: Floats
+    """Columns in the units of the file."""
+    references: tuple[Labels, ...]
+
+    @property
+    def scaled(self) -> Floats:
+        """What methods get that do not scale columns themselves: standardised real tables, all else as it is."""
+        if self.group in {"tables", "highdim"}:
+            scaled: Floats = StandardScaler().fit_transform(self.X)
+            return scaled
+        return self.X
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """Number of clusters of each reference, without noise."""
+        return tuple(len(np.unique(reference[reference != NOISE])) for reference in self.references)
+
+    def agreement(self, partitions: Sequence[Labels]) -> Agreement:
+        """Compare each partition with its reference, and return the best agreement.
+
+        A method that is not given k has the same partition for all references. Rows that a reference calls noise are
+        clustered like all others, but do not count against that reference.
+        """
+        scores = []
+        for reference, k, labels in zip(self.references, self.ks, partitions, strict=True):
+            counted = reference != NOISE
+            truth, found = reference[counted], labels[counted]
+            scores.append(Agreement(adjusted_rand_index(truth, found), normalized_mutual_information(truth, found), k))
+        return max(scores, key=lambda score: score.ari)
+
+
+def reference_set_names(group: str, batteries: Sequence[str]) -> list[str]:
+    """Every set of a group, such as "fcps/atom", "tabular/wdbc" or "embeddings/cifar100_test"."""
+    root = data_folder(f"the group {group!r}")
+    if group == "batteries":
+        paths = (path for name in batteries for path in sorted((root / _BATTERIES / name).glob("*.data.gz")))
+        return [f"{path.parent.name}/{path.name.removesuffix('.data.gz')}" for path in paths]
+    if group == "embeddings":
+        return [f"embeddings/{p.stem.removeprefix(_EMBEDDINGS)}" for p in sorted(root.glob(f"{_EMBEDDINGS}*.npz"))]
+    return table_names({"tables": "tabular", "highdim": "highdim"}[group])
+
+
+@cache
+def load_reference_set(group: str, name: str, n_classes: int, seed: int) -> ReferenceSet:
+    """Load one set of a group; of embeddings, that many classes sampled by the seed, with all their rows."""
+    folder, _, stem = name.partition("/")
+    if group == "embeddings":
+        with np.load(data_folder(name) / f"{_EMBEDDINGS}{stem}.npz", allow_pickle=False) as archive:
+            y = archive["y"].astype(np.int64)
+            chosen = np.random.default_rng(seed).choice(np.unique(y), n_classes, replace=False)
+            rows = np.isin(y, chosen)
+            return ReferenceSet(name, group, archive["Xq"][rows] * np.float64(archive["scale"]), (y[rows],))
+    dataset = load_benchmark(name)
+    references: tuple[Labels, ...] = (dataset.y,)
+    if group == "batteries":
+        paths = sorted((data_folder(name) / _BATTERIES / folder).glob(f"{stem}.labels*.gz"))
+        references = tuple(_battery_labels(path) for path in paths)
+    return ReferenceSet(name, group, dataset.X.astype(np.float64), references)

@@ -9,8 +9,8 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor
 
-from benchmarks.data.images import EmbeddingName, load_embeddings, load_pictures
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, Sizes, chosen
+from benchmarks.data.images import EmbeddingName, load_embeddings, load_images
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, Sizes, select_names
 from coterie.errors import InputError
 from coterie.nn.model import TaskBatch
 
@@ -36,17 +36,17 @@ class OmniglotTasks:
     """Of the Dirichlet, where sizes are drawn so."""
     rotations: bool = False
     """Whether a character turned by 90, 180 or 270 degrees is another one of the same alphabet."""
-    turn_by: float = 0.0
+    max_degrees: float = 0.0
     """Most degrees that an image is turned by, to either side."""
-    stretched: float = 0.0
+    max_stretch: float = 0.0
     """Most that an image is stretched, shrunk or slanted along an axis, as a share of its size."""
-    shifted: float = 0.0
+    max_shift: float = 0.0
     """Most that an image is shifted along an axis, as a share of its size."""
 
     def __post_init__(self) -> None:
         # What is wrong whatever the images are is told before they are loaded.
         Instances(self.points, self.clusters, self.sizes, self.concentration)
-        Distortion(self.turn_by, self.stretched, self.shifted)
+        Distortion(self.max_degrees, self.max_stretch, self.max_shift)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
         """Draw that many sets."""
@@ -54,10 +54,10 @@ class OmniglotTasks:
 
     @cached_property
     def _images(self) -> ImageTasks:
-        pictures = load_pictures("omniglot")
+        pictures = load_images("omniglot")
         in_part = pictures.parts == pictures.part_names.index(self.part)
         known = [pictures.group_names[group] for group in np.unique(pictures.groups[in_part])]
-        wanted = [pictures.group_names.index(name) for name in chosen(known, self.only, self.without)]
+        wanted = [pictures.group_names.index(name) for name in select_names(known, self.only, self.without)]
         used = in_part & np.isin(pictures.groups, wanted)
         return ImageTasks(
             torch.from_numpy(pictures.images[used]).unsqueeze(1),
@@ -68,9 +68,9 @@ class OmniglotTasks:
             sizes=self.sizes,
             concentration=self.concentration,
             rotations=self.rotations,
-            turn_by=self.turn_by,
-            stretched=self.stretched,
-            shifted=self.shifted,
+            max_degrees=self.max_degrees,
+            max_stretch=self.max_stretch,
+            max_shift=self.max_shift,
         )
 
 
@@ -101,8 +101,8 @@ class VectorTasks:
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
         """Draw that many sets."""
-        draw = self.instances.draw(self._catalogue, batch_size, generator)
-        return draw.filled(self.codes[draw.index.flatten()].float() * self.scale)
+        draw = self.instances.sample(self._catalogue, batch_size, generator)
+        return draw.to_batch(self.codes[draw.index.flatten()].float() * self.scale)
 
 
 @final
@@ -138,7 +138,7 @@ class EmbeddingTasks:
     @cached_property
     def _vectors(self) -> VectorTasks:
         embeddings = load_embeddings(self.source)
-        wanted = chosen(np.unique(embeddings.classes).tolist(), self.only, self.without)
+        wanted = select_names(np.unique(embeddings.classes).tolist(), self.only, self.without)
         used = np.isin(embeddings.classes, wanted)
         codes, classes = torch.from_numpy(embeddings.codes[used]), torch.from_numpy(embeddings.classes[used])
         return VectorTasks(codes, embeddings.scale, classes, self._instances())

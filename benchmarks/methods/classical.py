@@ -1,0 +1,190 @@
+"""Classical methods on rows: with a given number of clusters, or with a search for it.
+
+`FITS` has them by the names that suites use. All settings are the libraries' own unless a suite states others.
+Libraries that are not dependencies are imported when needed.
+"""
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.cluster import (
+    HDBSCAN,
+    AffinityPropagation,
+    AgglomerativeClustering,
+    KMeans,
+    MeanShift,
+    SpectralClustering,
+)
+from sklearn.metrics import pairwise_distances, silhouette_score
+from sklearn.mixture import GaussianMixture
+from sklearn.neighbors import NearestNeighbors
+
+from benchmarks.data.tables import NOISE
+from benchmarks.lines import Floats, Labels
+from coterie import Coterie
+
+COVARIANCES: Final = ("full", "diag", "spherical")
+EVOC_COLUMNS: Final = 4
+"""Columns that EVoC's own initialisation needs."""
+Found: TypeAlias = Labels | tuple[Labels, float]
+"""A partition, perhaps with the agreement with the truth that the method predicts."""
+GIVEN_K: Final[dict[str, Callable[..., Any]]] = {
+    "kmeans": KMeans,
+    "spectral": SpectralClustering,
+    "gmm": GaussianMixture,
+}
+
+
+def cluster_given_k(method: str, x: npt.NDArray[Any], k: int, seed: int = 0, **settings: Any) -> Labels:
+    """Cluster rows by k-means, spectral clustering or a Gaussian mixture, with settings of scikit-learn."""
+    model = GIVEN_K[method](k, random_state=seed, **settings)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Graph is not fully connected")  # separate clusters are what is sought
+        labels: Labels = np.asarray(model.fit_predict(x)).astype(np.int64)
+    return labels
+
+
+def kmeans_silhouette(X: Floats, seed: int, *, max_clusters: int, search_rows: int) -> Labels:
+    """k-means with the k of the best silhouette; k is chosen on a random sample of a large table."""
+    rows = _sample(X, seed, search_rows)
+    distances = pairwise_distances(rows)
+    silhouettes = {}
+    for k in _candidate_ks(rows, max_clusters):
+        labels = KMeans(k, n_init=10, random_state=seed).fit_predict(rows)
+        if 2 <= len(np.unique(labels)) < len(rows):
+            silhouettes[k] = silhouette_score(distances, labels, metric="precomputed")
+    return kmeans(X, seed, max(silhouettes, key=silhouettes.__getitem__), n_init=10)
+
+
+def gmm_bic(X: Floats, seed: int, *, max_clusters: int, search_rows: int) -> Labels:
+    """Gaussian mixture with the k and the covariance type of the best BIC, chosen on a sample as above."""
+    rows = _sample(X, seed, search_rows)
+    scores = {}
+    for k in _candidate_ks(rows, max_clusters):
+        for kind in COVARIANCES:
+            if kind == "full" and not _full_is_determined(rows, k):
+                continue
+            scores[k, kind] = GaussianMixture(k, covariance_type=kind, random_state=seed).fit(rows).bic(rows)
+    k, kind = min(scores, key=scores.__getitem__)
+    labels: Labels = GaussianMixture(k, covariance_type=kind, random_state=seed).fit_predict(X)
+    return labels
+
+
+def hdbscan(X: Floats, _seed: int, *, min_cluster_size: int) -> Labels:
+    """HDBSCAN of scikit-learn."""
+    labels: Labels = HDBSCAN(min_cluster_size=min_cluster_size, copy=True).fit_predict(X)
+    return labels
+
+
+def fast_hdbscan(X: Floats, _seed: int, *, min_cluster_size: int) -> Labels:
+    """HDBSCAN of the package fast_hdbscan."""
+    package = import_module("fast_hdbscan")
+    labels: Labels = package.HDBSCAN(min_cluster_size=min_cluster_size).fit_predict(X)
+    return labels
+
+
+def evoc(X: Floats, seed: int) -> Labels:
+    """EVoC, which compares rows by angle and is made for embeddings."""
+    # Its own initialisation fails on fewer columns than its inner embedding has.
+    init = "label_prop" if X.shape[1] >= EVOC_COLUMNS else None
+    labels: Labels = import_module("evoc").EVoC(node_embedding_init=init, random_state=seed).fit_predict(X)
+    return labels
+
+
+def mean_shift(X: Floats, _seed: int) -> Labels:
+    """Mean shift with scikit-learn's estimate of the bandwidth."""
+    labels: Labels = MeanShift().fit_predict(X)
+    return labels
+
+
+def affinity_propagation(X: Floats, seed: int) -> Labels:
+    """Affinity propagation."""
+    labels: Labels = AffinityPropagation(random_state=seed).fit_predict(X)
+    return labels
+
+
+def kmeans(X: Floats, seed: int, k: int, *, n_init: int) -> Labels:
+    """k-means."""
+    labels: Labels = KMeans(k, n_init=n_init, random_state=seed).fit_predict(X)
+    return labels
+
+
+def gmm(X: Floats, seed: int, k: int) -> Labels:
+    """Gaussian mixture with full covariances, or diagonal ones where there are too few rows."""
+    kind = "full" if _full_is_determined(X, k) else "diag"
+    labels: Labels = GaussianMixture(k, covariance_type=kind, random_state=seed).fit_predict(X)
+    return labels
+
+
+def ward(X: Floats, _seed: int, k: int) -> Labels:
+    """Ward linkage."""
+    labels: Labels = AgglomerativeClustering(k).fit_predict(X)
+    return labels
+
+
+def spectral(X: Floats, seed: int, k: int) -> Labels:
+    """Spectral clustering of the graph of nearest neighbours."""
+    return cluster_given_k("spectral", X, k, seed, affinity="nearest_neighbors")
+
+
+def genie(X: Floats, _seed: int, k: int) -> Labels:
+    """Genie with its own threshold of inequality, 0.3."""
+    labels: Labels = import_module("genieclust").Genie(k).fit_predict(X)
+    return labels
+
+
+def coterie(X: Floats, seed: int, *, effort: Any, judge: str) -> Found:
+    """The default method of this package."""
+    model = Coterie(effort=effort, weights=judge, random_state=seed).fit(X)
+    return model.labels_, model.confidence_
+
+
+FITS: Final[dict[str, Callable[..., Found]]] = {
+    function.__name__: function
+    for function in (
+        *(affinity_propagation, coterie, evoc, fast_hdbscan, genie, gmm, gmm_bic, hdbscan, kmeans, kmeans_silhouette),
+        *(mean_shift, spectral, ward),
+    )
+}
+"""From rows and a seed, and k if it is given, to a partition."""
+
+
+def split_confidence(found: Found) -> tuple[Labels, float | None]:
+    """Return the partition, and the predicted agreement if there is one."""
+    labels, confidence = found if isinstance(found, tuple) else (found, None)
+    return np.asarray(labels, dtype=np.int64), confidence
+
+
+def noise_to_nearest(X: Floats, labels: Labels) -> Labels:
+    """Assign each noise row to the cluster of the nearest clustered row; if all rows are noise, to one cluster."""
+    noise = labels == NOISE
+    if not noise.any():
+        return labels
+    if noise.all():
+        return np.zeros_like(labels)
+    nearest = NearestNeighbors(n_neighbors=1).fit(X[~noise]).kneighbors(X[noise], return_distance=False)[:, 0]
+    completed = labels.copy()
+    completed[noise] = labels[~noise][nearest]
+    return completed
+
+
+def _sample(X: Floats, seed: int, most: int) -> Floats:
+    if len(X) <= most:
+        return X
+    sample: Floats = X[np.sort(np.random.default_rng(seed).choice(len(X), most, replace=False))]
+    return sample
+
+
+def _candidate_ks(X: Floats, max_clusters: int) -> range:
+    """Every k from 2, at most the number of distinct rows less one."""
+    return range(2, min(max_clusters, len(np.unique(X, axis=0)) - 1) + 1)
+
+
+def _full_is_determined(X: Floats, k: int) -> bool:
+    """Whether k Gaussians with full covariances have fewer parameters than there are rows."""
+    d = int(X.shape[1])
+    return k * (d + 1) * (d + 2) // 2 - 1 < len(X)
