@@ -118,14 +118,14 @@ def test_registering_again_changes_nothing(package: Path, tmp_path: Path) -> Non
 
 
 def test_registered_weights_cannot_be_replaced(package: Path, tmp_path: Path) -> None:
-    with pytest.raises(WeightsError, match=r"'toy-blobs-v1' stands for other weights already.*next version"):
+    with pytest.raises(WeightsError, match=r"'toy-blobs-v1' is the name of other weights.*next version"):
         register(checkpoint(tmp_path, value=2.0), package)
     assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
 
 
 @pytest.mark.parametrize("name", ["toy", "Toy-v1", "toy-v0", "toy_v1", "../toy-v1", "toy-v1.2"])
 def test_names_must_have_a_version(package: Path, tmp_path: Path, name: str) -> None:
-    with pytest.raises(WeightsError, match=r"called like 'dac-mog2d-v1'; got"):
+    with pytest.raises(WeightsError, match=r"must look like 'dac-mog2d-v1'"):
         register(checkpoint(tmp_path, name), package)
 
 
@@ -153,8 +153,8 @@ def test_shipped_weights_load_and_have_a_recipe() -> None:
     for name, entry in read_index(registry.PACKAGE).items():
         tensors, card = load_pretrained(name)
         assert (card["name"], card["method"], card["summary"]) == (name, entry.method, entry.summary)
-        assert parse_recipe(card["recipe"]) in recipes, f"no file in recipes/ trains {name}"
         recipe = parse_recipe(card["recipe"])
+        assert recipe in recipes, f"no file in recipes/ trains {name}"
         kind = JudgeModel if card["method"] == "judge" else MODELS[card["method"]]
         kind(recipe.model).load_state_dict(tensors)
         assert load_checkpoint(registry.PACKAGE / entry.file)[1] == card
