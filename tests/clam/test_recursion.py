@@ -1,4 +1,4 @@
-"""The recursion: laws of the energy, and coefficients against the literal positions."""
+"""The AM recursion: the energy decreases, and prototype coefficients give the same positions."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from coterie.clam.model import attract, descend, fade
+from coterie.clam.model import am_recursion, recursion_coefficients, residual
 
 seeds = st.integers(0, 10_000)
 steps_taken = st.sampled_from([1, 2, 3, 5, 10])
@@ -26,7 +26,7 @@ def coin(*shape: int, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Pull:
+class Memory:
     """Logits -beta |rho - v|^2 + log eps, or beta <rho, v> on the sphere."""
 
     prototypes: Tensor
@@ -43,75 +43,75 @@ class Pull:
         return -torch.logsumexp(self.logits(v), dim=-1) / self.beta
 
 
-def make_pull(seed: int, beta: float, *, spherical: bool = False, clusters: int = 4) -> Pull:
+def make_memory(seed: int, beta: float, *, spherical: bool = False, clusters: int = 4) -> Memory:
     prototypes = normal(2, clusters, 5, seed=seed)
     if spherical:
         prototypes = torch.nn.functional.normalize(prototypes, dim=2)
-    return Pull(prototypes, beta, normal(clusters, seed=seed + 1), spherical)
+    return Memory(prototypes, beta, normal(clusters, seed=seed + 1), spherical)
 
 
 @given(seeds, betas, steps_taken, st.booleans())
 def test_energy_never_rises(seed: int, beta: float, steps: int, masked: bool) -> None:
-    pull = make_pull(seed, beta)
+    memory = make_memory(seed, beta)
     moving = coin(7, 5, seed=seed) if masked else None
-    path = descend(normal(2, 7, 5, seed=seed + 2), pull.prototypes, pull.logits, steps, moving=moving)
+    path = am_recursion(normal(2, 7, 5, seed=seed + 2), memory.prototypes, memory.logits, steps, moving=moving)
     assert len(path) == steps + 1
     for before, after in pairwise(path):
-        assert (pull.energy(after) <= pull.energy(before) + 1e-9).all()
+        assert (memory.energy(after) <= memory.energy(before) + 1e-9).all()
 
 
 @given(seeds, betas, steps_taken)
 def test_spherical_iterates_have_unit_norm_and_their_energy_never_rises(seed: int, beta: float, steps: int) -> None:
-    pull = make_pull(seed, beta, spherical=True)
+    memory = make_memory(seed, beta, spherical=True)
     start = torch.nn.functional.normalize(normal(2, 7, 5, seed=seed + 2), dim=2)
-    path = descend(start, pull.prototypes, pull.logits, steps, normalise=True)
+    path = am_recursion(start, memory.prototypes, memory.logits, steps, spherical=True)
     for before, after in pairwise(path):
         torch.testing.assert_close(after.norm(dim=2), torch.ones(2, 7, dtype=torch.float64))
-        assert (pull.energy(after) <= pull.energy(before) + 1e-9).all()
+        assert (memory.energy(after) <= memory.energy(before) + 1e-9).all()
 
 
 @given(seeds, steps_taken)
 def test_one_prototype_has_a_closed_form(seed: int, steps: int) -> None:
-    pull = make_pull(seed, 2.0, clusters=1)
+    memory = make_memory(seed, 2.0, clusters=1)
     start = normal(2, 7, 5, seed=seed + 2)
-    end = descend(start, pull.prototypes, pull.logits, steps)[-1]
-    torch.testing.assert_close(end - pull.prototypes, (1 - 1 / steps) ** steps * (start - pull.prototypes))
+    end = am_recursion(start, memory.prototypes, memory.logits, steps)[-1]
+    torch.testing.assert_close(end - memory.prototypes, (1 - 1 / steps) ** steps * (start - memory.prototypes))
 
 
 @given(seeds, betas, steps_taken)
-def test_each_step_goes_one_part_in_steps_of_the_way(seed: int, beta: float, steps: int) -> None:
-    pull = make_pull(seed, beta)
+def test_each_step_covers_one_part_in_steps_of_the_way(seed: int, beta: float, steps: int) -> None:
+    memory = make_memory(seed, beta)
     start = normal(2, 7, 5, seed=seed + 2)
-    first = descend(start, pull.prototypes, pull.logits, steps)[1]
-    target = torch.softmax(pull.logits(start), dim=2) @ pull.prototypes
+    first = am_recursion(start, memory.prototypes, memory.logits, steps)[1]
+    target = torch.softmax(memory.logits(start), dim=2) @ memory.prototypes
     torch.testing.assert_close(steps * (first - start), target - start)
 
 
 @given(seeds, betas)
-def test_held_coordinates_keep_every_bit(seed: int, beta: float) -> None:
-    pull = make_pull(seed, beta)
+def test_fixed_coordinates_do_not_change(seed: int, beta: float) -> None:
+    memory = make_memory(seed, beta)
     moving = coin(7, 5, seed=seed)
     start = normal(2, 7, 5, seed=seed + 2)
     held = moving.expand(2, 7, 5) == 0
-    for position in descend(start, pull.prototypes, pull.logits, 6, moving=moving):
+    for position in am_recursion(start, memory.prototypes, memory.logits, 6, moving=moving):
         assert torch.equal(position[held], start[held])
 
 
 @given(seeds, betas, steps_taken)
 def test_iterates_stay_in_the_convex_hull(seed: int, beta: float, steps: int) -> None:
-    pull = make_pull(seed, beta)
+    memory = make_memory(seed, beta)
     start = normal(2, 7, 5, seed=seed + 2)
     directions = normal(5, 50, seed=seed + 3)
-    corners = torch.cat([start.unsqueeze(2), pull.prototypes.unsqueeze(1).expand(2, 7, 4, 5)], dim=2) @ directions
-    for position in descend(start, pull.prototypes, pull.logits, steps):
+    corners = torch.cat([start.unsqueeze(2), memory.prototypes.unsqueeze(1).expand(2, 7, 4, 5)], dim=2) @ directions
+    for position in am_recursion(start, memory.prototypes, memory.logits, steps):
         along = position @ directions
         assert (along <= corners.amax(dim=2) + 1e-9).all()
         assert (along >= corners.amin(dim=2) - 1e-9).all()
 
 
 @dataclass(frozen=True)
-class Case:
-    """Points of several groups, each group with a mask of its own, under several runs."""
+class MaskedGroups:
+    """Points in several groups, each with its own mask, under several runs."""
 
     x: Tensor  # (G, N, D)
     hidden: Tensor  # (G, D)
@@ -119,8 +119,8 @@ class Case:
     beta: Tensor  # (R,)
     prototypes: Tensor  # (R, K, D)
 
-    def by_coefficients(self, steps: int) -> Tensor:
-        """Where the points end, from ``attract``. Shape (R, G, N, D)."""
+    def end_by_coefficients(self, steps: int) -> Tensor:
+        """Compute x^T from coefficients. Shape (R, G, N, D)."""
         twice_beta = 2.0 * self.beta.view(-1, 1, 1, 1)
         masked = self.prototypes.unsqueeze(1) * self.hidden.unsqueeze(1)  # (R, G, K, D)
         visible = self.x * (1 - self.hidden.unsqueeze(1))
@@ -128,30 +128,30 @@ class Case:
         fixed = twice_beta * torch.einsum("rkd,gnd->rgkn", self.prototypes, visible) + offsets[:, None, :, None]
         fading = twice_beta * torch.einsum("rgkd,rd->rgk", masked, self.fill).unsqueeze(3)
         gram = twice_beta * masked @ masked.transpose(2, 3)
-        moved = attract(fixed, fading, gram, steps)
+        coefficients = recursion_coefficients(fixed, fading, gram, steps)
         filled = self.fill.unsqueeze(1) * self.hidden  # (R, G, D)
-        return visible + fade(steps) * filled.unsqueeze(2) + moved.transpose(2, 3) @ masked
+        return visible + residual(steps) * filled.unsqueeze(2) + coefficients.transpose(2, 3) @ masked
 
-    def literally(self, steps: int) -> Tensor:
-        """Where the points end, from ``descend``."""
-        groups = []
+    def end_by_recursion(self, steps: int) -> Tensor:
+        """Compute x^T in feature space."""
+        ends = []
         for points, hidden in zip(self.x, self.hidden, strict=True):
             start = torch.where(hidden.bool(), self.fill.unsqueeze(1), points)
 
             def logits(v: Tensor) -> Tensor:
                 return -self.beta.view(-1, 1, 1) * (v.unsqueeze(2) - self.prototypes.unsqueeze(1)).square().sum(dim=3)
 
-            groups.append(descend(start, self.prototypes, logits, steps, moving=hidden.expand_as(points))[-1])
-        return torch.stack(groups, dim=1)
+            ends.append(am_recursion(start, self.prototypes, logits, steps, moving=hidden.expand_as(points))[-1])
+        return torch.stack(ends, dim=1)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 5, 12])
 @pytest.mark.parametrize("hidden", ["some", "all", "none"])
 @pytest.mark.parametrize("filled", [True, False])
-def test_coefficients_give_the_literal_positions_and_gradients(steps: int, hidden: str, filled: bool) -> None:
+def test_coefficients_give_the_positions_and_gradients_of_the_recursion(steps: int, hidden: str, filled: bool) -> None:
     masks = {"some": coin(3, 5, seed=1), "all": torch.ones(3, 5).double(), "none": torch.zeros(3, 5).double()}
     prototypes = normal(2, 4, 5, seed=2).requires_grad_()
-    case = Case(
+    groups = MaskedGroups(
         x=normal(3, 6, 5, seed=3),
         hidden=masks[hidden],
         fill=normal(2, 5, seed=4) * filled,
@@ -159,7 +159,7 @@ def test_coefficients_give_the_literal_positions_and_gradients(steps: int, hidde
         prototypes=prototypes,
     )
     probe = normal(2, 3, 6, 5, seed=5)
-    ends, literal = case.by_coefficients(steps), case.literally(steps)
+    ends, literal = groups.end_by_coefficients(steps), groups.end_by_recursion(steps)
     torch.testing.assert_close(ends, literal)
     gradient, literal_gradient = (
         torch.autograd.grad((end * probe).sum(), prototypes, allow_unused=True)[0] for end in (ends, literal)
@@ -185,44 +185,35 @@ def test_gradient_equals_finite_differences(
     fading = None if fading_shape is None else normal(*fading_shape, seed=2).requires_grad_()
     gram = normal(2, 3, 4, 4, seed=3).requires_grad_()  # the backward pass must not rely on symmetry
     if fading is None:
-        assert torch.autograd.gradcheck(lambda a, c: attract(a, None, c, steps), (fixed, gram))
+        assert torch.autograd.gradcheck(lambda a, c: recursion_coefficients(a, None, c, steps), (fixed, gram))
     else:
-        assert torch.autograd.gradcheck(lambda a, b, c: attract(a, b, c, steps), (fixed, fading, gram))
+        assert torch.autograd.gradcheck(lambda a, b, c: recursion_coefficients(a, b, c, steps), (fixed, fading, gram))
 
 
 @given(seeds, steps_taken)
 def test_coefficients_and_fade_sum_to_one(seed: int, steps: int) -> None:
     gram = normal(2, 3, 4, 4, seed=seed)
-    coefficients = attract(normal(2, 3, 4, 6, seed=seed + 1), None, gram @ gram.transpose(2, 3), steps)
+    coefficients = recursion_coefficients(normal(2, 3, 4, 6, seed=seed + 1), None, gram @ gram.transpose(2, 3), steps)
     assert (coefficients >= 0).all()
-    torch.testing.assert_close(coefficients.sum(dim=2) + fade(steps), torch.ones(2, 3, 6).double())
-
-
-@given(seeds)
-def test_permuting_prototypes_permutes_coefficients(seed: int) -> None:
-    order = torch.randperm(4, generator=torch.Generator().manual_seed(seed))
-    fixed, fading = normal(2, 3, 4, 6, seed=seed + 1), normal(2, 3, 4, 6, seed=seed + 2)
-    gram = normal(2, 3, 4, 4, seed=seed + 3)
-    permuted = attract(fixed[:, :, order], fading[:, :, order], gram[:, :, order][:, :, :, order], 5)
-    torch.testing.assert_close(permuted, attract(fixed, fading, gram, 5)[:, :, order])
+    torch.testing.assert_close(coefficients.sum(dim=2) + residual(steps), torch.ones(2, 3, 6).double())
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e3, 1e20, 1e30])
-def test_no_size_of_logits_gives_nan(size: float) -> None:
+def test_logits_of_any_size_give_finite_results(size: float) -> None:
     fixed = (normal(1, 1, 4, 6, seed=1) * size).float().requires_grad_()
     gram = normal(1, 1, 4, 4, seed=2).float().requires_grad_()
-    coefficients = attract(fixed, None, gram, 5)
+    coefficients = recursion_coefficients(fixed, None, gram, 5)
     coefficients.square().sum().backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     for value in (coefficients, fixed.grad, gram.grad):
         assert value is not None
         assert torch.isfinite(value).all()
 
 
-def test_absent_prototypes_get_nothing() -> None:
+def test_absent_prototypes_have_no_weight() -> None:
     fixed = normal(1, 1, 4, 6, seed=1)
     fixed[:, :, 3] = -torch.inf
     fixed.requires_grad_()
-    coefficients = attract(fixed, None, normal(1, 1, 4, 4, seed=2), 5)
+    coefficients = recursion_coefficients(fixed, None, normal(1, 1, 4, 4, seed=2), 5)
     assert (coefficients[:, :, 3] == 0).all()
     (gradient,) = torch.autograd.grad(coefficients.square().sum(), fixed)
     assert torch.isfinite(gradient).all()
@@ -231,10 +222,10 @@ def test_absent_prototypes_get_nothing() -> None:
 
 def test_results_hold_no_denormal_numbers() -> None:
     logits = -torch.linspace(0.0, 100.0, 600).view(1, 1, 1, 600) * torch.arange(4.0).view(1, 1, 4, 1)
-    coefficients = attract(logits, None, torch.zeros(1, 1, 4, 4), 3)
+    coefficients = recursion_coefficients(logits, None, torch.zeros(1, 1, 4, 4), 3)
     assert not ((coefficients > 0) & (coefficients < torch.finfo(torch.float32).tiny)).any()
 
 
 @pytest.mark.parametrize(("steps", "left"), [(1, 0.0), (2, 0.25), (4, 0.31640625)])
 def test_fade(steps: int, left: float) -> None:
-    assert fade(steps) == left
+    assert residual(steps) == left
