@@ -88,9 +88,7 @@ class MemoryBank(nn.Module):
         """Add keys, the last one as the newest, and drop the oldest entries."""
         length, shape = len(self.entries), self.entries.shape[1:]
         if keys.ndim == 0 or keys.shape[1:] != shape:
-            raise ConfigError(
-                f"keys of shape {tuple(keys.shape)} must have the shape (M, {', '.join(map(str, shape))})."
-            )
+            raise ConfigError(f"keys of shape {tuple(keys.shape)} must have entries of shape {tuple(shape)}.")
         if length == 0:
             return
         newest = keys[-length:]
