@@ -334,7 +334,8 @@ def headlines(block: Block) -> str:
         outcome = "even" if is_even else "win" if ours > theirs else "**loss**"
         texts = [str(cell.fill(template)) for cell in cells]
         peer = f"{spec['peer_name']} {texts[1]}"
-        rows.append([spec["method"], spec["what"], spec["task"], texts[0], spec["published"], peer, outcome])
+        printed = re.sub(r"\{(.+?)\}", lambda path: number(block.source.published_value(path[1])), spec["published"])
+        rows.append([spec["method"], spec["what"], spec["task"], texts[0], printed, peer, outcome])
     return markdown_table(block.head, rows)
 
 
