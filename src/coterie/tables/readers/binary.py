@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
 
 from coterie.errors import TableError, import_extra
 from coterie.tables.readers.delimited import numbered_names
@@ -40,11 +38,13 @@ def read_npz(path: Path) -> Table:
 
 def read_mat(path: Path) -> Table:
     """Read the arrays of a MATLAB file of version 7 or earlier."""
+    from scipy.io import loadmat, matlab  # noqa: PLC0415  (slow to import; --help, which lists the formats, is fast)
+
     try:
         content = loadmat(path)
     except NotImplementedError as error:
         raise TableError(f"{path.name} is a MATLAB 7.3 file. In MATLAB, save it with the option '-v7'.") from error
-    except (ValueError, TypeError, MatReadError, zlib.error) as error:
+    except (ValueError, TypeError, matlab.MatReadError, zlib.error) as error:
         raise TableError(f"{path.name} is not a MATLAB file: {error}.") from error
     arrays = {name: value for name, value in content.items() if not name.startswith("__")}
     # MATLAB has no vectors: arrays with one row or one column are vectors, unless called X.
