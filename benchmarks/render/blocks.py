@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from benchmarks.render.cells import DASH, Cell, markdown_table, number
-from benchmarks.render.lines import Line, Sample, Source, failed, matches, measure
+from benchmarks.render.source import Line, Sample, Source, failed, matches, measure
 from coterie.errors import InputError
 
 N_BINS: Final = 10

@@ -30,7 +30,7 @@ from typing import Final
 
 from scipy.stats import ttest_1samp
 
-from benchmarks.render.lines import Sample
+from benchmarks.render.source import Sample
 from coterie.errors import InputError
 
 DASH: Final = "–"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.render.blocks import KINDS, Block, Item
-from benchmarks.render.lines import BENCHMARKS, COMMON, Source, read_toml
+from benchmarks.render.source import BENCHMARKS, COMMON, Source, read_toml
 from coterie.errors import InputError
 
 OUTPUT: Final = BENCHMARKS.parent / "docs" / "results"

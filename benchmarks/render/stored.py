@@ -14,9 +14,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Final
 
-from benchmarks.render.lines import BENCHMARKS, Line, matches, read_flat
+from benchmarks.lines import RESULTS
+from benchmarks.render.source import Line, matches, read_flat
 
-STORED: Final = BENCHMARKS / "results" / "zero_shot_stored.json"
+STORED: Final = RESULTS / "zero_shot_stored.json"
 N_METHODS: Final = 5
 BLOCKS: Final[Mapping[str, Mapping[str, Any]]] = {
     "fcps": {"data": {"prefix": "fcps/"}},
@@ -58,7 +59,7 @@ def digest(rows: Iterable[Mapping[str, str]], runs: Iterable[Line]) -> dict[str,
 
 def main(path: Path) -> None:
     """Write the digest of a CSV file."""
-    runs = [line for line in read_flat(STORED.with_name("zero_shot.jsonl")) if line["settings.group"] == "batteries"]
+    runs = [line for line in read_flat(RESULTS / "zero_shot.jsonl") if line["settings.group"] == "batteries"]
     with path.open(encoding="utf-8", newline="") as file:
         STORED.write_text(json.dumps(digest(csv.DictReader(file), runs), indent=1) + "\n", encoding="utf-8")
 

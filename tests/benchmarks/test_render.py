@@ -11,7 +11,7 @@ import pytest
 from benchmarks.render import main, pages
 from benchmarks.render.blocks import KINDS, Block, calibration_bins, calibration_error
 from benchmarks.render.cells import Cell
-from benchmarks.render.lines import Sample, Source, flatten, matches, measure
+from benchmarks.render.source import Sample, Source, flatten, matches, measure
 from benchmarks.render.stored import digest
 from coterie.errors import InputError
 

@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 
+from benchmarks.lines import RESULTS, read_lines
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 
@@ -23,7 +24,7 @@ Line: TypeAlias = Mapping[str, Any]
 Units: TypeAlias = dict[tuple[Any, ...], float]
 """A measure of each unit (a data set, a seed): what statistics are taken over and differences are paired by."""
 
-BENCHMARKS: Final = Path(__file__).resolve().parents[1]
+BENCHMARKS: Final = RESULTS.parent
 COMMON: Final = "common.toml"
 
 
@@ -40,7 +41,7 @@ def read_flat(path: Path, newest: Sequence[str] = ()) -> Sequence[Line]:
         return DERIVED[path.name](path.parent)
     if not path.is_file():
         raise InputError(f"{path} does not exist. Run its suite first, or remove it from the page.")
-    lines = [flatten(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = [flatten(line) for line in read_lines(path)]
     return list({tuple(line.get(key) for key in newest): line for line in lines}.values()) if newest else lines
 
 
@@ -63,7 +64,7 @@ def flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 class Source:
     """Where pages are rendered from, and what they share."""
 
-    results: Path = BENCHMARKS / "results"
+    results: Path = RESULTS
     pages: Path = BENCHMARKS / "pages"
     published: Path = BENCHMARKS / "published"
 
