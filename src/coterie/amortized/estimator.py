@@ -15,9 +15,9 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from coterie.amortized.features import FeatureMatch, match_features, place_features
+from coterie.amortized.features import FeatureMap, align_features, fit_feature_map
 from coterie.amortized.filtering import FilteringModel
-from coterie.amortized.tasks.labelled import Lessons, Tasks, lessons_from
+from coterie.amortized.tasks.labelled import LabelledTasks, Tasks, load_labelled_tasks
 from coterie.base import (
     BaseClusterer,
     _with_entries,
@@ -67,6 +67,10 @@ ImageSize = tuple[int, int, int]
 """Channels, height and width."""
 
 _SHARED_PARAMETERS = {
+    "architecture": (
+        '{"default", "published"}\n'
+        "Network that ``learn`` builds if it does not start from weights: ours, or that of the paper."
+    ),
     "weights": (
         "str, Path or None\n"
         "Name of shipped weights (``coterie.pretrained.registry.pretrained_names``), or a model file; None for a new\n"
@@ -75,9 +79,6 @@ _SHARED_PARAMETERS = {
     "scaling": (
         '{"auto", "robust", "standard", "none"}\n'
         'How number columns are scaled; "auto" scales as in the training of the weights. Images are not scaled.'
-    ),
-    "architecture": (
-        '{"default", "published"}\nNetwork that ``learn`` builds if it does not start from weights: ours, or the paper\'s.'
     ),
 }
 _FILTERING_PARAMETERS = {
@@ -94,7 +95,7 @@ _FILTERING_PARAMETERS = {
     "n_principal_axes": (
         "int\n"
         "Project each set on that many of its principal axes, for new networks without a density: with many features\n"
-        "and few classes, the network then learns how clusters lie to each other, not where they are. 0 projects nothing."
+        "and few classes, the network then learns how clusters lie to each other, not where they are. 0 is off."
     ),
     "keep_features": (
         "bool\n"
@@ -197,12 +198,12 @@ class AmortizedClusterer(BaseClusterer, ABC):
             )
         device = device_from(self.device)
         generator = generator_from(self.random_state, torch.device("cpu"))
-        labelled = lessons_from(
+        labelled = load_labelled_tasks(
             tasks,
             batch_size=batch_size,
             max_points=max_points,
             held_out=held_out,
-            turned=random_rotations,
+            random_rotations=random_rotations,
             scaling="standard" if self.scaling == "auto" else self.scaling,
             generator=generator,
         )
@@ -221,7 +222,7 @@ class AmortizedClusterer(BaseClusterer, ABC):
                 weight_decay=0.01,
                 clip_norm=1.0,
                 evaluate_every=max(1, steps // EVALUATIONS),
-                keep_best="loss" if labelled.are_apart else None,
+                keep_best="loss" if labelled.has_held_out else None,
             ),
             generator=generator,
             callback=self._progress(),
@@ -231,13 +232,15 @@ class AmortizedClusterer(BaseClusterer, ABC):
         self._adopt(model, labelled, fixed, {"start": start, "steps": steps})
         return self
 
-    def _adopt(self, model: SetModel, labelled: Lessons, fixed: Sequence[TaskBatch], card: dict[str, Any]) -> None:
+    def _adopt(
+        self, model: SetModel, labelled: LabelledTasks, fixed: Sequence[TaskBatch], card: dict[str, Any]
+    ) -> None:
         """Calibrate and evaluate a trained network, and use it from now on."""
         for name in set(vars(self)) - set(self.get_params(deep=False)):
             delattr(self, name)  # results of an earlier network
         device = fixed[0].x.device
         model.eval()
-        if labelled.are_apart:
+        if labelled.has_held_out:
             with torch.no_grad():
                 model.config = model.calibrate(fixed, adjusted_rand_index)
         card |= {"model": to_dict(model.config), "scaling": labelled.scaling}
@@ -290,14 +293,14 @@ class AmortizedClusterer(BaseClusterer, ABC):
 
     def _fit_feature_map(self, table: Table, encoded: Tensor, *, standardised: bool) -> list[str]:
         """Fit the map from the columns to the features of the network; return notes about it."""
-        self._feature_map: FeatureMatch | ImageResizer | None = None
+        self._feature_map: FeatureMap | ImageResizer | None = None
         image = self._card["model"].get("image")
         if image is not None:
             self._feature_map, notes = ImageResizer.fit(table, tuple(image))
             return list(notes)
-        fitted = place_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
+        fitted = align_features([feature.name for feature in self.table_.features], self._card.get("features", ()))
         if fitted is None:
-            fitted = match_features(encoded, int(self._card["model"]["n_features"]), standardised=standardised)
+            fitted = fit_feature_map(encoded, int(self._card["model"]["n_features"]), standardised=standardised)
         if fitted is None:
             return []
         self._feature_map = fitted[0].to(encoded)
@@ -402,7 +405,7 @@ class AmortizedClusterer(BaseClusterer, ABC):
         device = device_from(self.device)
         extras, match = (_with_prefix(tensors, prefix, device) for prefix in (CLUSTERS, FEATURE_MAP))
         self.model_ = self._inference_model().to(device)
-        self._feature_map = FeatureMatch(match["centre"], match["matrix"]) if match else None
+        self._feature_map = FeatureMap(match["centre"], match["matrix"]) if match else None
         if "pictures" in card:
             self._feature_map = ImageResizer.from_card(card["pictures"])
         self._clustering = Clustering(torch.empty(0, dtype=torch.int64), int(card["n_clusters"]), extras=extras)

@@ -1,11 +1,11 @@
-"""What the methods share that filter: they find one cluster, take its points away, and look at what is left.
+"""What DAC and AMCP share: find one cluster, remove its points, and repeat on the rest.
 
-A pass over a set keeps what tells its cluster: with it, new points are judged as the set's own were. Where there is a
-density, what the passes gave is put right afterwards, and points go to the clusters by their posteriors; where there is
-none, or decoding is faithful, each point goes to the first pass that takes it.
+Each pass over a set keeps a state with which new points are treated like those of the set. With a density, the clusters
+are refined after the last pass and points are assigned by posterior probabilities; without one, or with faithful
+decoding, each point goes to the first pass that takes it.
 
-Letters: B sets, N points, of which S were filtered; D features, E features after the encoder, K clusters, P numbers
-that describe a cluster.
+Letters: B sets, N points, of which S were filtered; D features, E features after the encoder, C principal axes, K
+clusters, P numbers that describe a cluster.
 """
 
 from abc import ABC, abstractmethod
@@ -24,68 +24,68 @@ from coterie.amortized.refinement import (
     log_probs,
     refine_densities,
     refine_gaussians,
-    turned_log_probs,
+    rotated_log_probs,
 )
 from coterie.errors import ConfigError
 from coterie.nn.density import Density, DensityHead, GaussianHead
 from coterie.nn.model import SetModel
 from coterie.nn.vision import ElementEncoder, Encoder
-from coterie.ops.gaussian_mixtures import joint_of
-from coterie.ops.partitions import Clustering, at_most, by_value
+from coterie.ops.gaussian_mixtures import mixture_log_joint
+from coterie.ops.partitions import Clustering, lexicographic_order, subsample
 from coterie.validation import BOOLEAN, Choice, Constraints, Integer, check_parameters
 
-TINY = 1e-6
-"""Share of the variance along the first direction, or of absolute third moments, below which all is rounding."""
+NEGLIGIBLE = 1e-6
+"""Fraction of the largest variance, or of the absolute third moment, below which a value is rounding."""
 ROUNDINGS = 4
-"""Units of rounding that points which are all the same may seem to differ by."""
+"""Units of rounding by which equal points may differ."""
 
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
-class Frames:
-    """One for each set: its middle, and the directions in which it extends most, the longest first."""
+class PrincipalAxes:
+    """Principal axes of each set."""
 
-    middle: Float[Tensor, "B E"]
+    centre: Float[Tensor, "B E"]
     axes: Float[Tensor, "B E C"]
-    """Of one length each, such that coordinates of the set are one on average, by their squares."""
+    """All of one length, such that the mean squared coordinate of the set is one; zeros where a set has fewer."""
 
-    def coordinates(self, x: Float[Tensor, "B N E"]) -> Float[Tensor, "B N C"]:
-        """Points as seen from the frame of their set."""
-        return (x - self.middle.unsqueeze(1)) @ self.axes
+    def project(self, x: Float[Tensor, "B N E"]) -> Float[Tensor, "B N C"]:
+        """Project points on the axes of their set."""
+        return (x - self.centre.unsqueeze(1)) @ self.axes
 
-    def mirrored(self, generator: Generator) -> "Frames":
-        """The same, each axis in one of its two directions by chance."""
-        draws = torch.randint(2, (len(self.axes), 1, self.axes.shape[2]), generator=generator, device=generator.device)
-        return Frames(self.middle, self.axes * (2 * draws.to(self.axes) - 1))
+    def flip_at_random(self, generator: Generator) -> "PrincipalAxes":
+        """Flip each axis with probability one half."""
+        bits = torch.randint(2, (len(self.axes), 1, self.axes.shape[2]), generator=generator, device=generator.device)
+        return PrincipalAxes(self.centre, self.axes * (2 * bits.to(self.axes) - 1))
 
 
 @torch.no_grad()
-def principal_frames(x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], count: int) -> Frames:
-    """Frames of the principal directions of each set's valid points; those that a set has not got are zeros.
+def principal_axes(x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], count: int) -> PrincipalAxes:
+    """Compute the principal axes of each set's valid points.
 
-    An axis points to where the set is more stretched out (its third moment is positive), whatever the order of points;
-    where it is as stretched out to both sides, the largest of the axis's own numbers is positive.
+    An axis points to where the set is more stretched out (positive third moment), whatever the order of points; if the
+    third moment is zero, the largest entry of the axis is positive.
     """
-    there = valid.unsqueeze(2).to(x.dtype)
-    size = there.sum(dim=1, keepdim=True).clamp(min=1)
-    middle = (x * there).sum(dim=1, keepdim=True) / size
-    centred = (x - middle) * there
-    # Points that differ by no more than their mean is rounded are all the same.
-    rounding = ROUNDINGS * torch.finfo(x.dtype).eps * (x * there).abs().amax(dim=(1, 2), keepdim=True)
+    mask = valid.unsqueeze(2).to(x.dtype)
+    size = mask.sum(dim=1, keepdim=True).clamp(min=1)
+    centre = (x * mask).sum(dim=1, keepdim=True) / size
+    centred = (x - centre) * mask
+    # Points that differ by no more than the rounding of their mean are equal.
+    rounding = ROUNDINGS * torch.finfo(x.dtype).eps * (x * mask).abs().amax(dim=(1, 2), keepdim=True)
     centred = torch.where(centred.abs().amax(dim=(1, 2), keepdim=True) > rounding, centred, 0.0)
-    axes = _directions(centred, count)
-    seen = centred @ axes
-    scale = (seen.square().sum(dim=(1, 2), keepdim=True) / (size * count)).sqrt()
+    axes = _leading_directions(centred, count)
+    projected = centred @ axes
+    scale = (projected.square().sum(dim=(1, 2), keepdim=True) / (size * count)).sqrt()
     axes = axes / torch.where(scale > 0, scale, 1.0)
-    third = seen.pow(3).sum(dim=1, keepdim=True)
-    is_real = third.abs() > TINY * seen.abs().pow(3).sum(dim=1, keepdim=True)
+    third = projected.pow(3).sum(dim=1, keepdim=True)
+    is_skewed = third.abs() > NEGLIGIBLE * projected.abs().pow(3).sum(dim=1, keepdim=True)
     largest = axes.gather(1, axes.abs().argmax(dim=1, keepdim=True))
-    axes = torch.where(torch.where(is_real, third, largest) < 0, -axes, axes)
-    return Frames(middle.squeeze(1), axes)
+    axes = torch.where(torch.where(is_skewed, third, largest) < 0, -axes, axes)
+    return PrincipalAxes(centre.squeeze(1), axes)
 
 
-def _directions(centred: Float[Tensor, "B N E"], count: int) -> Float[Tensor, "B E C"]:
-    """Unit vectors along which variance is largest, by the smaller of the two matrices of products."""
+def _leading_directions(centred: Float[Tensor, "B N E"], count: int) -> Float[Tensor, "B E C"]:
+    """Return the unit vectors of largest variance, from the smaller of the two Gram matrices."""
     n_sets, n_points, width = centred.shape
     if width <= n_points:
         variance, axes = torch.linalg.eigh(centred.mT @ centred)
@@ -93,7 +93,7 @@ def _directions(centred: Float[Tensor, "B N E"], count: int) -> Float[Tensor, "B
         variance, along = torch.linalg.eigh(centred @ centred.mT)
         axes = centred.mT @ along / variance.clamp(min=0).sqrt().unsqueeze(1).clamp(min=torch.finfo(centred.dtype).tiny)
     variance, axes = variance.flip(1)[:, :count], axes.flip(2)[:, :, :count]
-    real = (variance > TINY * variance[:, :1]) & (variance > 0)
+    real = (variance > NEGLIGIBLE * variance[:, :1]) & (variance > 0)
     axes = torch.where(real.unsqueeze(1), axes, 0.0)
     missing = centred.new_zeros((n_sets, width, count - axes.shape[2]))
     return torch.cat((axes, missing), dim=2)
@@ -188,127 +188,129 @@ class FilteringConfig:
 
 
 class FilteringModel(SetModel, ABC):
-    """Base of the models that take one cluster after the other out of a set.
+    """Base of DAC's and AMCP's networks.
 
-    Final subclasses set ``config``, ``embed`` and ``density``, and say what the passes over a set find and keep.
+    A subclass sets ``config``, ``embed`` and ``density``, and implements the passes: ``filter_encoded``,
+    ``cluster_contexts`` and ``membership_logits``.
     """
 
     config: FilteringConfig
     embed: ElementEncoder
-    """What makes features of each element alone."""
+    """Encoder of single elements."""
     density: DensityHead | None
-    """What describes the points of a cluster, if anything."""
+    """Density of a cluster, if any."""
 
     @abstractmethod
-    def filter_embedded(
+    def filter_encoded(
         self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
-        """What the passes have kept, for each embedded set, whose points are in order of value: one row for each pass.
+        """Run all passes over encoded sets whose points are in lexicographic order; return the states of each set.
 
-        Of every pass there are its ``turn``, from 0, the ``count`` of points that it took, its ``context`` if there is
-        a density head, and whatever ``claims`` reads; of a set without points there is nothing.
+        A state has one row per pass: its ``turn``, from 0, the ``count`` of points taken, its ``context`` if there is a
+        density, and what ``membership_logits`` reads. A set without points has an empty state.
         """
 
     @abstractmethod
-    def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
-        """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
+    def cluster_contexts(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
+        """Compute the context of the cluster of each set's first point or, without anchors, of any cluster."""
 
     @abstractmethod
-    def claims(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Logits by which each pass, by itself, would take each embedded point."""
+    def membership_logits(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Compute the logits with which each pass, by itself, would take each encoded point."""
 
-    def embedded(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N E"]:
-        """Embed each valid element alone, some at a time; what costs most for images."""
+    def encode(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N E"]:
+        """Encode each valid element by itself, in blocks; the costliest step for images."""
         blocks = zip(torch.split(x.flatten(0, 1), BLOCK_ROWS), torch.split(valid.flatten(), BLOCK_ROWS), strict=True)
-        seen = torch.cat([self.embed(part.unsqueeze(0), there.unsqueeze(0))[0] for part, there in blocks])
-        return seen.reshape(*x.shape[:2], self.embed.out_width)
+        encoded = torch.cat([self.embed(part.unsqueeze(0), mask.unsqueeze(0))[0] for part, mask in blocks])
+        return encoded.reshape(*x.shape[:2], self.embed.out_width)
 
     @property
-    def seen_width(self) -> int:
-        """Numbers of an encoded point as the network sees it."""
-        as_they_are = self.embed.out_width
+    def input_width(self) -> int:
+        """Width of an encoded point after projection."""
+        width = self.embed.out_width
         if not self.config.n_principal_axes:
-            return as_they_are
-        return self.config.n_principal_axes + (as_they_are if self.config.keep_features else 0)
+            return width
+        return self.config.n_principal_axes + (width if self.config.keep_features else 0)
 
-    def seen_in_training(
+    def encode_for_training(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> Float[Tensor, "B N E"]:
-        """Encoded points as the network sees them; frames are mirrored by chance, since no direction is the right one.
+        """Encode and project points for training; axes are flipped at random, since no direction is the right one.
 
-        Seen from the frames of their sets, classes that are trained on cannot be known by heart.
+        Projected on the axes of their sets, training classes cannot be memorised by position.
         """
-        seen: Tensor = self.embed(x, valid)
+        encoded: Tensor = self.embed(x, valid)
         if not self.config.n_principal_axes:
-            return seen
-        return self._seen_from(principal_frames(seen, valid, self.config.n_principal_axes).mirrored(generator), seen)
+            return encoded
+        axes = principal_axes(encoded, valid, self.config.n_principal_axes)
+        return self._project_on(axes.flip_at_random(generator), encoded)
 
-    def framed(
-        self, seen: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
-    ) -> tuple[Float[Tensor, "B N E"], Frames | None]:
-        """Encoded points as the network sees them once training is over, and the frames that they are seen from."""
+    def project(
+        self, encoded: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
+    ) -> tuple[Float[Tensor, "B N E"], PrincipalAxes | None]:
+        """Project encoded points for inference; also return the axes."""
         if not self.config.n_principal_axes:
-            return seen, None
-        frames = principal_frames(seen, valid, self.config.n_principal_axes)
-        return self._seen_from(frames, seen), frames
+            return encoded, None
+        axes = principal_axes(encoded, valid, self.config.n_principal_axes)
+        return self._project_on(axes, encoded), axes
 
-    def _seen_from(self, frames: Frames, seen: Float[Tensor, "B N F"]) -> Float[Tensor, "B N E"]:
-        coordinates = frames.coordinates(seen)
-        return torch.cat((seen, coordinates), dim=2) if self.config.keep_features else coordinates
+    def _project_on(self, axes: PrincipalAxes, encoded: Float[Tensor, "B N F"]) -> Float[Tensor, "B N E"]:
+        projected = axes.project(encoded)
+        return torch.cat((encoded, projected), dim=2) if self.config.keep_features else projected
 
-    def filter_all(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
-        """What the passes have kept, for each set, whose points are in order of value: one row for each pass."""
-        return self.filter_embedded(self.framed(self.embedded(x, valid), valid)[0], valid, generator)
+    def filter_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator) -> list[Passes]:
+        """Run all passes over sets whose points are in lexicographic order; return the states of each set."""
+        return self.filter_encoded(self.project(self.encode(x, valid), valid)[0], valid, generator)
 
     @torch.no_grad()
     def cluster_sets(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Clustering]:
-        """Filter all sets side by side until nothing is left in any, then put each one's clusters right."""
+        """Filter all sets side by side until no point is left, then refine the clusters of each."""
         x = x.masked_fill(~valid.unsqueeze(2), 0.0)
-        seen = self.embedded(x, valid)
-        # By value, so that what is drawn by chance does not depend on how the points are arranged.
-        order = by_value(seen, valid)
-        seen, frames = self.framed(seen, valid)
-        ordered, there = arranged(x, order), valid.gather(1, order)
-        shown = at_most(self.config.max_points, there, generator)
-        passes = self.filter_embedded(arranged(seen, order), shown, generator)
-        # Each set goes on with the same draws, lest one depend on those before it.
+        encoded = self.encode(x, valid)
+        # Sorted, so that random choices do not depend on the order of the points.
+        order = lexicographic_order(encoded, valid)
+        encoded, axes = self.project(encoded, valid)
+        ordered, mask = gather_points(x, order), valid.gather(1, order)
+        sampled = subsample(self.config.max_points, mask, generator)
+        passes = self.filter_encoded(gather_points(encoded, order), sampled, generator)
+        # Each set continues from the same seed, so that none depends on those before it.
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
         for i, state in enumerate(passes):
             if state:
                 source = Generator(device=generator.device).manual_seed(seed)
-                passes[i] = self._components(ordered[i, there[i]], ordered[i, shown[i]], state, source)
-                if frames is not None:
+                passes[i] = self._refine(ordered[i, mask[i]], ordered[i, sampled[i]], state, source)
+                if axes is not None:
                     rows = len(passes[i]["log_share"])
-                    passes[i]["middle"] = frames.middle[i].expand(rows, -1)
-                    passes[i]["axes"] = frames.axes[i].expand(rows, -1, -1)
-        judged = x if self._has_posteriors else seen
-        return [self._decode(*each) for each in zip(judged, valid, passes, strict=True)]
+                    passes[i]["middle"] = axes.centre[i].expand(rows, -1)
+                    passes[i]["axes"] = axes.axes[i].expand(rows, -1, -1)
+        points = x if self._has_posteriors else encoded
+        return [self._decode(*each) for each in zip(points, valid, passes, strict=True)]
 
     @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Posteriors where there is a density, unless decoding is faithful; otherwise by which pass takes a point."""
-        if found.n_clusters == 0 or len(x) == 0:
-            return x.new_zeros((len(x), found.n_clusters))
+    def memberships(self, x: Float[Tensor, "N D"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        """Compute posterior probabilities, or without a density or with faithful decoding, go by the passes."""
+        if clustering.n_clusters == 0 or len(x) == 0:
+            return x.new_zeros((len(x), clustering.n_clusters))
         if not self._has_posteriors:
-            seen = self.embedded(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))
+            encoded = self.encode(x.unsqueeze(0), torch.ones((1, len(x)), dtype=torch.bool, device=x.device))
             if self.config.n_principal_axes:
-                # Every cluster knows the frame of the set that it was found in.
-                seen = self._seen_from(Frames(found.extras["middle"][:1], found.extras["axes"][:1]), seen)
-            x = seen[0]
-        return self._belonging(x, found)
+                axes = PrincipalAxes(clustering.extras["middle"][:1], clustering.extras["axes"][:1])
+                encoded = self._project_on(axes, encoded)
+            x = encoded[0]
+        return self._memberships(x, clustering)
 
     @torch.no_grad()
-    def joint(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Log-density of any points together with each of the clusters that were found in some set."""
-        extras = found.extras
+    def joint(self, x: Float[Tensor, "N D"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        """Compute the joint log-density of any points and the clusters of some set."""
+        extras = clustering.extras
         if "mean" in extras:
-            return joint_of(x, extras)
+            return mixture_log_joint(x, extras)
         if self.density is None:
-            raise ConfigError("A network without a density head knows no densities.")
+            raise ConfigError("The network has no density; use one with density='gaussian' or 'flow'.")
         if "log_side" in extras:
-            return turned_log_probs(self.density, x, extras["context"], extras["log_side"]) + extras["log_share"]
+            return rotated_log_probs(self.density, x, extras["context"], extras["log_side"]) + extras["log_share"]
         return log_probs(self.density, x, extras["context"]) + extras["log_share"]
 
     @property
@@ -316,73 +318,74 @@ class FilteringModel(SetModel, ABC):
         return self.density is not None and self.config.decoding == "robust"
 
     @property
-    def _compete(self) -> bool:
-        """Whether clusters compete for points, each with its share: shares then stay what made them win."""
+    def _keeps_weights(self) -> bool:
+        """Whether clusters compete with mixture weights, which then stay as they are."""
         return self._has_posteriors
 
-    def _components(
-        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
+    def _refine(
+        self, x: Float[Tensor, "N D"], sampled: Float[Tensor, "S D"], passes: Passes, generator: Generator
     ) -> dict[str, Tensor]:
-        """What tells the clusters of one set, from what its passes have kept."""
+        """Turn the states of the passes over one set into the parameters of its clusters."""
         if self.density is not None and self._has_posteriors:
             if isinstance(self.density, GaussianHead):
-                return refine_gaussians(self, self.density, x, shown, passes, generator)
-            return refine_densities(self, self.density, shown, passes, generator, self.config.rotations)
-        share = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(shown))
-        return {name: value for name, value in passes.items() if name != "count"} | {"log_share": share.log()}
+                return refine_gaussians(self, self.density, x, sampled, passes, generator)
+            return refine_densities(self, self.density, sampled, passes, generator, self.config.rotations)
+        weight = (passes["count"].to(x.dtype) + 0.5) / (len(passes["count"]) * 0.5 + len(sampled))
+        return {name: value for name, value in passes.items() if name != "count"} | {"log_share": weight.log()}
 
     def _decode(self, x: Float[Tensor, "N X"], valid: Bool[Tensor, " N"], state: dict[str, Tensor]) -> Clustering:
-        """Clusters of one set, the largest first."""
+        """Assign the points of one set to its clusters, the largest first."""
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         if not state:
             return Clustering(labels, 0)
         points = x[valid]
         every = Clustering(labels, len(state["log_share"]), extras=state)
-        size = torch.bincount(self._belonging(points, every).argmax(dim=1), minlength=every.n_clusters)
+        size = torch.bincount(self._memberships(points, every).argmax(dim=1), minlength=every.n_clusters)
         order = size.argsort(descending=True, stable=True)[: int((size > 0).sum())]
         kept = {name: value[order] for name, value in state.items()}
         kept["log_share"] = (
-            kept["log_share"].log_softmax(dim=0) if self._compete else (size[order].to(x.dtype) / len(points)).log()
+            kept["log_share"].log_softmax(dim=0)
+            if self._keeps_weights
+            else (size[order].to(x.dtype) / len(points)).log()
         )
-        found = Clustering(labels, len(order), extras=kept)
-        belonging = self._belonging(points, found)
-        labels[valid] = belonging.argmax(dim=1)
+        memberships = self._memberships(points, Clustering(labels, len(order), extras=kept))
+        labels[valid] = memberships.argmax(dim=1)
         probabilities = torch.zeros((len(x), len(order)), dtype=x.dtype, device=x.device)
-        probabilities[valid] = belonging
-        return Clustering(labels, len(order), probabilities, found.extras)
+        probabilities[valid] = memberships
+        return Clustering(labels, len(order), probabilities, kept)
 
-    def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Memberships of points as they are where there are posteriors, else of embedded ones."""
+    def _memberships(self, x: Float[Tensor, "N X"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        """Compute memberships of points if there are posteriors, otherwise of encoded points."""
         if self._has_posteriors:
-            return self.joint(x, found).softmax(dim=1)
-        rows = max(1, BLOCK_ELEMENTS // (found.n_clusters * self.config.width))
-        claims = torch.cat([self.claims(part, found.extras) for part in torch.split(x, rows)])
-        return self._shared_out(claims, found.extras["turn"])
+            return self.joint(x, clustering).softmax(dim=1)
+        rows = max(1, BLOCK_ELEMENTS // (clustering.n_clusters * self.config.width))
+        logits = torch.cat([self.membership_logits(part, clustering.extras) for part in torch.split(x, rows)])
+        return self._combine_logits(logits, clustering.extras["turn"])
 
-    def _shared_out(self, claims: Float[Tensor, "N K"], turn: Int[Tensor, " K"]) -> Float[Tensor, "N K"]:
-        """Memberships by what all passes claim."""
-        return first_come(claims, turn, leftovers_to_first=self.config.decoding == "faithful")
+    def _combine_logits(self, logits: Float[Tensor, "N K"], turn: Int[Tensor, " K"]) -> Float[Tensor, "N K"]:
+        """Turn the logits of all passes into memberships."""
+        return memberships_by_first_pass(logits, turn, leftovers_to_first=self.config.decoding == "faithful")
 
 
-def first_come(
-    claims: Float[Tensor, "N K"], turn: Int[Tensor, " K"], *, leftovers_to_first: bool
+def memberships_by_first_pass(
+    logits: Float[Tensor, "N K"], turn: Int[Tensor, " K"], *, leftovers_to_first: bool
 ) -> Float[Tensor, "N K"]:
-    """Memberships by the logits of passes that come in turn: whom an earlier pass takes, no later one gets.
+    """Compute memberships from the logits of successive passes: a point belongs to the first pass that takes it.
 
-    Points that no pass takes belong to all of them a little, or wholly to the first.
+    Points that no pass takes belong to all passes in proportion, or entirely to the first.
     """
     order = turn.argsort()
-    takers = (claims > 0)[:, order].cumsum(dim=1)
+    takers = (logits > 0)[:, order].cumsum(dim=1)
     earlier = torch.empty_like(takers)
-    earlier[:, order] = takers - (claims > 0)[:, order].long()
-    # Chances over their sum, but such that it cannot be zero.
-    belonging = logsigmoid(claims).masked_fill(earlier > 0, -torch.inf).softmax(dim=1)
+    earlier[:, order] = takers - (logits > 0)[:, order].long()
+    # Probabilities over their sum, computed such that the sum cannot be zero.
+    memberships = logsigmoid(logits).masked_fill(earlier > 0, -torch.inf).softmax(dim=1)
     if leftovers_to_first:
-        first = one_hot(order[0], len(turn)).to(belonging.dtype)
-        belonging = torch.where(takers[:, -1:] > 0, belonging, first)
-    return belonging
+        first = one_hot(order[0], len(turn)).to(memberships.dtype)
+        memberships = torch.where(takers[:, -1:] > 0, memberships, first)
+    return memberships
 
 
-def arranged(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:
-    """The points of each set, or some of them, in that order."""
+def gather_points(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:
+    """Reorder the points of each set, or select some of them."""
     return x.gather(1, order.unsqueeze(2).expand(-1, -1, x.shape[2]))

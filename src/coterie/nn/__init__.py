@@ -1,1 +1,1 @@
-"""Layers that several methods share."""
+"""Network layers that two or more methods use."""

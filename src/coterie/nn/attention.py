@@ -1,8 +1,7 @@
-"""Attention between the members of sets: MAB, SAB, ISAB and PMA.
+"""Attention between the members of sets: MAB, SAB, ISAB and PMA (Set Transformer; DAC, Eq. 1 and 2).
 
-Two published flavours differ in where the residual branch starts, in the normalisation and in the feed-forward layer;
-``AttentionConfig`` names each difference. Nothing but attention mixes points, so that a key that is masked has the
-same effect as one that is absent.
+The published variants differ in the residual branch, the normalisation and the feed-forward layer; ``AttentionConfig``
+names each difference. Only attention mixes points, so a masked key has the same effect as an absent one.
 """
 
 import math
@@ -18,16 +17,15 @@ from torch.nn.functional import scaled_dot_product_attention
 from coterie.errors import ConfigError
 
 BLOCK_ELEMENTS = 1 << 21
-"""Sums q + k that are held at once: 8 MB, which caches still hold."""
+"""Sums q + k in memory at once: 8 MB, which fit into caches."""
 
 
 def additive_compatibility(
     query: Float[Tensor, "*B N W"], key: Float[Tensor, "*B L W"], weight: Float[Tensor, " W"]
 ) -> Float[Tensor, "*B N L"]:
-    """Additive compatibility of every query with every key (Bahdanau et al., 2015), differentiable.
+    """Compute the additive compatibility of every query with every key (Bahdanau et al., 2015), differentiably.
 
-    Blocks of queries are taken one after the other, in the backward pass again: memory grows with N times L and with
-    N times W, but not with all three.
+    Queries are processed in blocks, in the backward pass too: memory grows with N L and N W, but not with N L W.
     """
     compatibility: Tensor = _Additive.apply(query, key, weight)  # type: ignore[no-untyped-call]  # torch leaves it so
     return compatibility
@@ -48,9 +46,9 @@ class _Additive(torch.autograd.Function):
         for part, gradient in zip(
             torch.split(query, rows, dim=-2), torch.split(gradients[0], rows, dim=-2), strict=True
         ):
-            bent = _tanh(part, key)
-            for_weight += gradient.reshape(-1) @ bent.reshape(-1, len(weight))
-            slope = bent.square_().neg_().add_(1.0).mul_(gradient.unsqueeze(-1))
+            tanh = _tanh(part, key)
+            for_weight += gradient.reshape(-1) @ tanh.reshape(-1, len(weight))
+            slope = tanh.square_().neg_().add_(1.0).mul_(gradient.unsqueeze(-1))
             for_query.append(slope.sum(dim=-2) * weight)
             for_key += slope.sum(dim=-3) * weight
         return torch.cat(for_query, dim=-2), for_key, for_weight
@@ -65,38 +63,38 @@ def _rows_at_once(query: Tensor, key: Tensor) -> int:
     return max(1, BLOCK_ELEMENTS // max(1, others * key.shape[-2] * key.shape[-1]))
 
 
-RESPECT = 8
-"""Numbers by which points are compared in one respect."""
+GROUP_WIDTH = 8
+"""Features per product in ``Comparison``."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionConfig:
-    """What all attention blocks of a network have in common.
+    """Configuration of attention blocks.
 
-    The defaults are the Set Transformer's blocks with layer norm; ``layer_norm=False, scale="model"`` are those that
-    DAC was published with, ``residual="input", feed_forward="linear", output_map=True, scale="model"`` those of
+    The defaults are the blocks of the Set Transformer with layer normalisation; ``layer_norm=False, scale="model"`` are
+    those of DAC, and ``residual="input", feed_forward="linear", output_map=True, scale="model"`` those of
     attention-based clustering.
     """
 
     width: int = 64
-    """Numbers that describe a point."""
+    """Width of a point inside the network."""
     heads: int = 4
-    """Parts that the width is split into."""
+    """Attention heads."""
     inducing: int = 32
-    """Seeds that an ISAB summarises a set by."""
+    """Inducing points of an ISAB."""
     layer_norm: bool = True
     """Whether to normalise after attention and after the feed-forward layer."""
     scale: Literal["head", "model", "none"] = "head"
-    """Whether logits are divided by the root of the width of one head, or of all, or not at all."""
+    """Width whose square root divides the logits: that of one head, of all heads, or none."""
     compatibility: Literal["multiplicative", "additive"] = "multiplicative"
     """Whether a logit is the product of query and key, or a weighted sum of tanh(query + key)."""
     residual: Literal["projected", "input", "gated"] = "projected"
     """Whether attention is added to the projected query, or to the query itself, or is mixed with the query in
     proportions that the query decides, as in highway networks."""
     feed_forward: Literal["relu", "linear"] = "relu"
-    """What follows the feed-forward layer's one linear map."""
+    """Activation after the linear map of the feed-forward layer."""
     output_map: bool = False
-    """Whether the heads' results pass a linear map before they are added."""
+    """Whether the concatenated heads pass a linear map."""
 
     def __post_init__(self) -> None:
         if min(self.width, self.heads, self.inducing) < 1:
@@ -114,7 +112,7 @@ class MAB(nn.Module):
         super().__init__()
         if config.residual != "projected" and query_width != config.width:
             raise ConfigError(
-                f"residual={config.residual!r} adds attention of width {config.width} to queries of width "
+                f"residual={config.residual!r} cannot add attention of width {config.width} to queries of width "
                 f"{query_width}; embed the queries first."
             )
         self.config = config
@@ -140,15 +138,15 @@ class MAB(nn.Module):
         valid: Bool[Tensor, "B L"] | None = None,
         adjacency: Float[Tensor, "B N L"] | None = None,
     ) -> Float[Tensor, "B N H"]:
-        """Let x attend to the valid ones among y; where none is valid, attention adds nothing.
+        """Let x attend to the valid rows of y; where none is valid, attention adds nothing.
 
-        An adjacency multiplies the weights that keys have, before these are made to sum to one: attention over a graph.
+        An adjacency multiplies the attention weights before they are normalised: attention over a graph.
         """
         query = self.query(x)
-        attended, some = self._attend(query, self.key(y), self.value(y), valid, adjacency)
+        attended, has_key = self._attend(query, self.key(y), self.value(y), valid, adjacency)
         start = query if self.config.residual == "projected" else x
         added = attended if self.gate is None else torch.sigmoid(self.gate(x)) * (attended - x)
-        hidden = self.after_attention(start + (added if some is None else added * some))
+        hidden = self.after_attention(start + (added if has_key is None else added * has_key))
         change = self.forward_map(hidden)
         if self.config.feed_forward == "relu":
             change = torch.relu(change)
@@ -158,61 +156,63 @@ class MAB(nn.Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, valid: Tensor | None, adjacency: Tensor | None
     ) -> tuple[Tensor, Tensor | None]:
-        """What attention gives each query, and which queries have a key at all; None if all have."""
+        """Return the attention output, and which queries have a key at all; None if all have."""
         config = self.config
         head_width = config.width // config.heads
-        divided = {"model": config.width, "head": head_width, "none": 1}[config.scale]
-        allowed = some = None
+        scale_width = {"model": config.width, "head": head_width, "none": 1}[config.scale]
+        allowed = has_key = None
         if valid is not None:
-            # A set without a valid key would divide zero by zero: it attends to all, and the result is dropped.
-            some = valid.any(dim=1, keepdim=True).unsqueeze(1)
-            allowed = valid.unsqueeze(1) | ~some
+            # A set without a valid key would divide zero by zero: it attends to all keys, and the result is dropped.
+            has_key = valid.any(dim=1, keepdim=True).unsqueeze(1)
+            allowed = valid.unsqueeze(1) | ~has_key
         if adjacency is not None:
             edges = (adjacency > 0) if allowed is None else (adjacency > 0) & allowed
-            some = edges.any(dim=2, keepdim=True)
-            allowed = edges | ~some
+            has_key = edges.any(dim=2, keepdim=True)
+            allowed = edges | ~has_key
         query, key, value = (
             part.reshape(*part.shape[:2], config.heads, head_width).transpose(1, 2) for part in (query, key, value)
         )
         if self.bend is None and adjacency is None:
             mask = None if allowed is None else allowed.unsqueeze(1)
-            attended = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0 / math.sqrt(divided))
+            attended = scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, scale=1.0 / math.sqrt(scale_width)
+            )
         else:
             logits = query @ key.mT if self.bend is None else additive_compatibility(query, key, self.bend)
-            logits = logits / math.sqrt(divided)
+            logits = logits / math.sqrt(scale_width)
             if adjacency is not None:
                 logits = logits + adjacency.clamp(min=torch.finfo(logits.dtype).tiny).log().unsqueeze(1)
             if allowed is not None:
                 logits = logits.masked_fill(~allowed.unsqueeze(1), -torch.inf)
             attended = logits.softmax(dim=3) @ value
         mixed: Tensor = self.mix(attended.transpose(1, 2).flatten(2))
-        return mixed, some
+        return mixed, has_key
 
 
 class Comparison(nn.Module):
-    """How like one point the points of a set are, in several respects: products of parts of both, mixed.
+    """Compare the points of a set with one other point by grouped products of their features.
 
-    Attention to a single key adds the same to all queries, so that telling like from unlike is left to what follows.
+    Attention to a single key adds the same to all queries, which leaves the comparison to later layers.
     """
 
     def __init__(self, in_width: int, width: int) -> None:
         super().__init__()
-        respects = max(1, width // RESPECT)
-        self.point = nn.Linear(in_width, width // respects * respects)
-        self.other = nn.Linear(in_width, width // respects * respects)
-        # Alike at first, so that from the first step on points have the larger products the more alike they are.
+        groups = max(1, width // GROUP_WIDTH)
+        self.point = nn.Linear(in_width, width // groups * groups)
+        self.other = nn.Linear(in_width, width // groups * groups)
+        # Equal at first, so that similar points have large products from the first step on.
         self.other.load_state_dict(self.point.state_dict())
-        self.mix = nn.Linear(respects, width)
+        self.mix = nn.Linear(groups, width)
 
     def forward(self, x: Float[Tensor, "B N X"], y: Float[Tensor, "B 1 X"]) -> Float[Tensor, "B N H"]:
-        """Compare all points of a set with the one that it is given."""
+        """Compare all points of each set with the one given."""
         products = (self.point(x) * self.other(y)).unflatten(2, (self.mix.in_features, -1))
         compared: Tensor = self.mix(products.sum(dim=3) / math.sqrt(products.shape[3]))
         return compared
 
 
 class SAB(nn.Module):
-    """Set attention block: every point attends to every point; quadratic in their number."""
+    """Set attention block: every point attends to every point, in quadratic time."""
 
     def __init__(self, in_width: int, config: AttentionConfig) -> None:
         super().__init__()
@@ -230,7 +230,7 @@ class SAB(nn.Module):
 
 
 class PMA(nn.Module):
-    """Pooling by attention: a few learned seeds attend to the set."""
+    """Pooling by multihead attention: a few learned seeds attend to the set."""
 
     def __init__(self, in_width: int, n_seeds: int, config: AttentionConfig) -> None:
         super().__init__()
@@ -238,13 +238,13 @@ class PMA(nn.Module):
         self.block = MAB(config.width, in_width, config)
 
     def forward(self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B S H"]:
-        """Summaries of the valid points."""
+        """Summarise the valid points."""
         pooled: Tensor = self.block(self.seeds.expand(len(x), -1, -1), x, valid)
         return pooled
 
 
 class ISAB(nn.Module):
-    """Induced set attention: points attend to a summary of the set; linear in their number."""
+    """Induced set attention block: points attend to a summary of the set, in linear time."""
 
     def __init__(self, in_width: int, config: AttentionConfig) -> None:
         super().__init__()
@@ -252,13 +252,13 @@ class ISAB(nn.Module):
         self.block = MAB(in_width, config.width, config)
 
     def forward(self, x: Float[Tensor, "B N X"], summary: Float[Tensor, "B M H"]) -> Float[Tensor, "B N H"]:
-        """Let points, those of the set or new ones, attend to the summary that ``pool`` made of a set."""
+        """Let points, of the set or new ones, attend to the summary that ``pool`` made."""
         attended: Tensor = self.block(x, summary)
         return attended
 
 
 class ISABStack(nn.Module):
-    """Several ISABs in a row, or none; ``tied`` makes all but the first one and the same block."""
+    """A stack of ISABs, possibly empty; ``tied`` shares one block among all but the first."""
 
     def __init__(self, in_width: int, depth: int, config: AttentionConfig, *, tied: bool = False) -> None:
         super().__init__()
@@ -271,7 +271,7 @@ class ISABStack(nn.Module):
     def forward(
         self, x: Float[Tensor, "B N X"], valid: Bool[Tensor, "B N"] | None = None
     ) -> tuple[Float[Tensor, "B N H"], list[Float[Tensor, "B M H"]]]:
-        """Encoded points, and the summary that each layer made of the valid ones."""
+        """Encode points; also return the summary that each layer made of the valid ones."""
         summaries = []
         for block in self._layers():
             summaries.append(block.pool(x, valid))
@@ -279,7 +279,7 @@ class ISABStack(nn.Module):
         return x, summaries
 
     def attend(self, x: Float[Tensor, "B N X"], summaries: Sequence[Float[Tensor, "B M H"]]) -> Float[Tensor, "B N H"]:
-        """Encode new points as members of the set that the summaries are of, without changing them."""
+        """Encode new points as members of the summarised set, without changing the summaries."""
         for block, summary in zip(self._layers(), summaries, strict=True):
             x = block(x, summary)
         return x

@@ -1,4 +1,4 @@
-"""Densities of the points of a cluster, given what a network says about it: Gaussian, normalising flow, autoencoder."""
+"""Densities of a cluster given its context: Gaussian, normalising flow, variational autoencoder."""
 
 import math
 from abc import ABC, abstractmethod
@@ -20,27 +20,27 @@ LEAST_DEVIATION = 1e-6
 
 
 class DensityHead(nn.Module, ABC):
-    """Density of points given a context, the numbers that a network gives for a cluster."""
+    """Density of points given a context, the numbers by which the network describes a cluster."""
 
     context_width: int
-    """Numbers per cluster that the network must give, P."""
+    """Numbers per cluster, P."""
     width: int
-    """Numbers per point that the computation holds at once, about."""
+    """Approximate numbers per point in memory at once."""
 
     @abstractmethod
     def log_prob(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
     ) -> Float[Tensor, "B N"]:
-        """Log-density of each point in the cluster of its set, or a bound on it; randomness is the generator's."""
+        """Compute the log-density of each point in the cluster of its set, or a lower bound of it."""
 
-    def settled_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
-        """The same without chance, for when training is over."""
+    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
+        """Compute the log-density without randomness, for inference."""
         return self.log_prob(x, context, Generator(device=x.device))
 
 
 @final
 class GaussianHead(DensityHead):
-    """A normal density with a diagonal covariance (DAC, Eq. 13): the context is the mean and what gives the width."""
+    """A normal density with a diagonal covariance (DAC, Eq. 13); the context is the mean and raw deviations."""
 
     def __init__(self, n_features: int) -> None:
         super().__init__()
@@ -49,28 +49,28 @@ class GaussianHead(DensityHead):
         self.width = n_features
 
     def parameters_of(self, context: Float[Tensor, "*B P"]) -> tuple[Float[Tensor, "*B D"], Float[Tensor, "*B D"]]:
-        """Mean and standard deviations that contexts stand for."""
+        """Return the mean and standard deviations of contexts."""
         return _mean_and_deviation(context)
 
     def log_prob(
         self,
         x: Float[Tensor, "B N D"],
         context: Float[Tensor, "B P"],
-        generator: Generator,  # noqa: ARG002  (nothing is drawn)
+        generator: Generator,  # noqa: ARG002  (nothing is random)
     ) -> Float[Tensor, "B N"]:
-        """Log-density of each point."""
+        """Compute the log-density of each point."""
         return _normal_log_prob(x, *self.parameters_of(context.unsqueeze(1)))
 
 
 @final
 class FlowHead(DensityHead):
-    """A masked autoregressive flow (DAC, Eq. 14): affine blocks turn points into standard normal noise.
+    """A masked autoregressive flow (DAC, Eq. 14): affine blocks map points to standard normal noise.
 
-    In each block a coordinate is scaled and moved by what a network of two hidden layers makes of the coordinates
-    before it and of the context; the order of the coordinates is reversed from block to block. Three details are those
-    of zuko and not of the program that DAC was published with: the first coordinate of every block depends on the
-    context, there it has learned constants; the logarithm of the scale is kept within ±log 1000 by a smooth bound,
-    there the scale is a softplus; and with one coordinate, where that program fails, this is a Gaussian.
+    In each block a coordinate is scaled and shifted by a network of two hidden layers that reads the coordinates before
+    it and the context; blocks alternate the order of the coordinates. Three details follow zuko and not the authors'
+    code: the first coordinate of every block depends on the context instead of learned constants; the log-scale is kept
+    within ±log 1000 by a smooth bound, where the code has a softplus scale; and one coordinate, where the code fails,
+    gives a Gaussian.
     """
 
     def __init__(self, n_features: int, context_width: int = 128, blocks: int = 4, hidden: int = 128) -> None:
@@ -84,22 +84,22 @@ class FlowHead(DensityHead):
         )
 
     def transform(self, context: Float[Tensor, "B P"]) -> ComposedTransform:
-        """Map from points (B, N, D) to noise, with its inverse and the logarithm of its Jacobian's determinant."""
+        """Return the map from points (B, N, D) to noise, with its inverse and log-determinant."""
         return ComposedTransform(*(block(context) for block in self.blocks))
 
     def log_prob(
         self,
         x: Float[Tensor, "B N D"],
         context: Float[Tensor, "B P"],
-        generator: Generator,  # noqa: ARG002  (nothing is drawn)
+        generator: Generator,  # noqa: ARG002  (nothing is random)
     ) -> Float[Tensor, "B N"]:
-        """Log-density of each point."""
+        """Compute the log-density of each point."""
         noise, log_determinant = self.transform(context).call_and_ladj(x)
         log_density: Tensor = _standard_log_prob(noise) + log_determinant
         return log_density
 
     def sample(self, context: Float[Tensor, "B P"], n: int, generator: Generator) -> Float[Tensor, "B n D"]:
-        """Draw that many points of each cluster."""
+        """Sample that many points of each cluster."""
         shape = (len(context), n, self.n_features)
         points: Tensor = self.transform(context).inv(_randn(shape, context, generator))
         return points
@@ -107,12 +107,12 @@ class FlowHead(DensityHead):
 
 @final
 class StatisticianHead(DensityHead):
-    """A variational autoencoder that knows the cluster: posterior, prior and decoder all see the context (DAC, 6.1).
+    """A variational autoencoder whose posterior, prior and decoder see the context (DAC, Section 6.1).
 
-    The prior of the code is a flow, whose hidden layers are ``hidden`` wide; the autoencoder's are twice as wide. What
-    ``log_prob`` gives is a lower bound, estimated with one draw of the code; ``per_feature`` divides it by the number
-    of features, as published, lest it outweigh the other terms of a loss. ``settled_log_prob`` is never divided:
-    clusters compete by it, and what is divided would hardly tell them apart.
+    The prior of the code is a flow with ``hidden`` wide layers; the autoencoder's are twice as wide. ``log_prob`` is a
+    lower bound estimated with one sample of the code; ``per_feature`` divides it by the number of features, as
+    published, so that it does not outweigh the other terms of a loss. ``deterministic_log_prob`` is never divided,
+    since clusters compete by it.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class StatisticianHead(DensityHead):
         super().__init__()
         _check_positive(n_features=n_features, context_width=context_width, latent=latent, hidden=hidden)
         if likelihood not in get_args(Likelihood):
-            raise ConfigError(f"likelihood={likelihood!r} is unknown; take 'gaussian' or 'bernoulli'.")
+            raise ConfigError(f"likelihood={likelihood!r} must be 'gaussian' or 'bernoulli'.")
         self.n_features = n_features
         self.context_width = context_width
         self.width = max(n_features, 2 * hidden)
@@ -144,40 +144,40 @@ class StatisticianHead(DensityHead):
     def log_prob(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
     ) -> Float[Tensor, "B N"]:
-        """The bound of each point, per feature unless told otherwise."""
+        """Estimate the lower bound of each point, per feature unless ``per_feature`` is off."""
         bound = self.bound(x, context, generator)
         return bound / self.n_features if self.per_feature else bound
 
-    def settled_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
-        """The bound of all features together, as if the code that was drawn were the posterior's mean."""
+    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
+        """Compute the bound over all features with the posterior mean as the code."""
         code, deviation = self.posterior(x, context)
         peak = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
-        return self.decoded_log_prob(x, code, context) + self.prior.settled_log_prob(code, context) - peak
+        return self.decoded_log_prob(x, code, context) + self.prior.deterministic_log_prob(code, context) - peak
 
     def bound(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
     ) -> Float[Tensor, "B N"]:
-        """Evidence lower bound of each point from one draw of its code, of all features together."""
+        """Estimate the evidence lower bound of each point, over all features, with one sample of its code."""
         mean, deviation = self.posterior(x, context)
         code = mean + deviation * _randn(mean.shape, mean, generator)
         divergence = _normal_log_prob(code, mean, deviation) - self.prior.log_prob(code, context, generator)
         return self.decoded_log_prob(x, code, context) - divergence
 
     def sample(self, context: Float[Tensor, "B P"], n: int, generator: Generator) -> Float[Tensor, "B n D"]:
-        """Draw that many codes of each cluster from the prior, and decode them: chances of bits, or means."""
+        """Sample codes of each cluster from the prior and decode them, to probabilities of bits or means."""
         decoded: Tensor = self.decoder(self.prior.sample(context, n, generator), context)
         return decoded.sigmoid() if self.likelihood == "bernoulli" else _mean_and_deviation(decoded)[0]
 
     def posterior(
         self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]
     ) -> tuple[Float[Tensor, "B N Z"], Float[Tensor, "B N Z"]]:
-        """Mean and standard deviations of the code of each point."""
+        """Return the mean and standard deviations of the code of each point."""
         return _mean_and_deviation(self.encoder(x, context))
 
     def decoded_log_prob(
         self, x: Float[Tensor, "B N D"], code: Float[Tensor, "B N Z"], context: Float[Tensor, "B P"]
     ) -> Float[Tensor, "B N"]:
-        """Log-likelihood of each point given its code."""
+        """Compute the log-likelihood of each point given its code."""
         decoded: Tensor = self.decoder(code, context)
         if self.likelihood == "gaussian":
             return _normal_log_prob(x, *_mean_and_deviation(decoded))
@@ -187,7 +187,7 @@ class StatisticianHead(DensityHead):
 def density_head(
     density: Density, n_features: int, context_width: int, hidden: int, likelihood: Likelihood
 ) -> DensityHead | None:
-    """The head of that kind; "none" is no head at all. Only a statistician has a likelihood to choose."""
+    """Build a density head; None for "none". Only "statistician" uses the likelihood."""
     match density:
         case "gaussian":
             return GaussianHead(n_features)
@@ -200,7 +200,7 @@ def density_head(
 
 
 class _AffineBlock(nn.Module):
-    """One block of a flow: a coordinate is scaled and moved by the coordinates before it and by the context."""
+    """One affine block of a flow."""
 
     def __init__(self, n_features: int, context_width: int, hidden: int, *, reverse: bool) -> None:
         super().__init__()
@@ -213,7 +213,7 @@ class _AffineBlock(nn.Module):
         )
 
     def forward(self, context: Float[Tensor, "B P"]) -> AutoregressiveTransform:
-        """Map of points (B, N, D) that belongs to a context."""
+        """Return the transform of points (B, N, D) given a context."""
         first, *rest = self.network
         weight = first.mask * first.weight
         # The context's part of the first layer is computed once per set, not once per point.
@@ -230,7 +230,7 @@ class _AffineBlock(nn.Module):
 
 
 class _ContextNetwork(nn.Module):
-    """Two hidden layers with ELU; the context is added to the first one."""
+    """A network with two hidden ELU layers; the context is added to the first."""
 
     def __init__(self, in_width: int, context_width: int, hidden: int, out_width: int) -> None:
         super().__init__()
@@ -239,13 +239,13 @@ class _ContextNetwork(nn.Module):
         self.rest = nn.Sequential(nn.Linear(hidden, hidden), nn.ELU(), nn.Linear(hidden, out_width))
 
     def forward(self, x: Float[Tensor, "B N X"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N Y"]:
-        """Result for each point of each set."""
+        """Apply the network to each point of each set."""
         result: Tensor = self.rest(elu(self.first(x) + self.first_context(context).unsqueeze(1)))
         return result
 
 
 def _dependencies(order: Tensor, context_width: int) -> Bool[Tensor, "D DP"]:
-    """Which coordinates and context numbers each coordinate may depend on."""
+    """Return which coordinates and context numbers each coordinate may depend on."""
     on_context = torch.ones((len(order), context_width), dtype=torch.bool)
     return torch.cat((order.unsqueeze(1) > order, on_context), dim=1)
 

@@ -1,1 +1,1 @@
-"""Pure functions on tensors and arrays; no state."""
+"""Pure functions that two or more methods use."""

@@ -1,4 +1,4 @@
-"""Mixtures of Gaussians with diagonal covariances: densities, maximum-likelihood steps, and how many components."""
+"""Mixtures of Gaussians with diagonal covariances: densities, EM, and the number of components."""
 
 import math
 from collections.abc import Mapping
@@ -12,87 +12,87 @@ from torch import Tensor
 from coterie.ops.partitions import Clustering
 
 NEAR = 3.0
-"""Distance between means, in sums of deviations, beyond which two components are not one."""
+"""Distance between means, in sums of deviations, beyond which two components are never merged."""
 LEAST_VARIANCE = 1e-12
-"""Of a component, lest one of equal points have none."""
-CLEARLY = 1.0
-"""Log-likelihood by which a mixture must be better; less may be rounding."""
+"""Least variance of a component, for one of identical points."""
+MIN_IMPROVEMENT = 1.0
+"""Least improvement of the penalised log-likelihood that counts; less may be rounding."""
 ONE_IN_A_MILLION = 4.753
-"""Standard deviations that a normal number exceeds so rarely."""
+"""Quantile of the standard normal distribution at one minus 1e-6."""
 
 
 def diagonal_log_prob(
     x: Float[Tensor, "*B N D"], mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]
 ) -> Float[Tensor, "*B N K"]:
-    """Log-density of every point under every component, by one product of matrices: no (N, K, D) tensor."""
-    # Around the components, since squares of numbers far from zero would leave no digits for their differences.
+    """Compute the log-density of every point under every component, without an (N, K, D) tensor."""
+    # Centred, since squares of numbers far from zero would leave no digits for their differences.
     centre = mean.mean(dim=-2, keepdim=True)
-    log_prob = statistics(x - centre) @ _coefficients(mean - centre, deviation).mT
+    log_prob = sufficient_statistics(x - centre) @ _coefficients(mean - centre, deviation).mT
     return log_prob.minimum(_peak(deviation).unsqueeze(-2))
 
 
-def statistics(x: Float[Tensor, "*B N D"]) -> Float[Tensor, "*B N S"]:
-    """All that a Gaussian with a diagonal covariance asks of a point: one, its features, and their squares."""
+def sufficient_statistics(x: Float[Tensor, "*B N D"]) -> Float[Tensor, "*B N S"]:
+    """Return the sufficient sufficient_statistics of diagonal Gaussians: one, the features, and their squares."""
     return torch.cat((torch.ones_like(x[..., :1]), x, x.square()), dim=-1)
 
 
 def _coefficients(mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K D"]) -> Float[Tensor, "*B K S"]:
-    """What the statistics of a point are multiplied by to give its log-density."""
+    """Return the coefficients of the sufficient statistics in the log-density."""
     precision = deviation.square().reciprocal()
     constant = _peak(deviation) - 0.5 * (mean.square() * precision).sum(dim=-1)
     return torch.cat((constant.unsqueeze(-1), mean * precision, -0.5 * precision), dim=-1)
 
 
 def _peak(deviation: Float[Tensor, "*B K D"]) -> Float[Tensor, "*B K"]:
-    """Log-density of each component at its mean."""
+    """Compute the log-density of each component at its mean."""
     return -deviation.log().sum(dim=-1) - 0.5 * deviation.shape[-1] * math.log(2 * math.pi)
 
 
 class Mixtures(NamedTuple):
-    """One mixture for each set; components that a set does not have are given the share zero."""
+    """One mixture per set; absent components have the weight zero."""
 
     log_share: Float[Tensor, "B K"]
     mean: Float[Tensor, "B K D"]
     deviation: Float[Tensor, "B K D"]
 
     def joint(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N K"]:
-        """Logarithm of share times density, of every point and component."""
+        """Compute log(weight x density) of every point and component."""
         return self.log_share.unsqueeze(1) + diagonal_log_prob(x, self.mean, self.deviation)
 
     def clusterings(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> list[Clustering]:
-        """Give each point to its most probable component; components without points are dropped."""
+        """Assign each point to its most probable component; components without points are dropped."""
         joint = self.joint(x.masked_fill(~valid.unsqueeze(2), 0.0))
         return [_clustering(joint[i], valid[i], *(part[i] for part in self)) for i in range(len(x))]
 
 
-def joint_of(x: Float[Tensor, "N D"], kept: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-    """Logarithm of share times density, from what a clustering keeps of its mixture."""
+def mixture_log_joint(x: Float[Tensor, "N D"], kept: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+    """Compute log(weight x density) from the parameters that a clustering keeps."""
     return kept["log_share"] + diagonal_log_prob(x, kept["mean"], kept["deviation"])
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Components with their shares; every deviation is held near one that is expected, as by so many points more."""
+    """A mixture whose deviations are regularised towards expected ones."""
 
     share: Float[Tensor, " K"]
     mean: Float[Tensor, "K D"]
     deviation: Float[Tensor, "K D"]
     expected: Float[Tensor, "K D"]
-    """Deviations that the components are expected to have."""
+    """Prior of the deviations."""
     trust: float
-    """Number of points that the expectation counts as."""
+    """Number of points that the prior counts as."""
 
     def joint(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
-        """Log-density of every point together with every component."""
+        """Compute the joint log-density of every point and component."""
         return diagonal_log_prob(x, self.mean, self.deviation) + self.share.log()
 
     def keep(self, index: Tensor) -> "Mixture":
-        """Some of the components, their shares scaled to sum to one."""
+        """Return some of the components, with weights that sum to one."""
         share = self.share[index]
         return Mixture(share / share.sum(), self.mean[index], self.deviation[index], self.expected[index], self.trust)
 
     def with_more(self, other: "Mixture", share: float) -> "Mixture":
-        """The components and those of another mixture, which takes this share from them."""
+        """Return the components of both mixtures; the other one gets this weight."""
         return Mixture(
             torch.cat((self.share * (1 - share), other.share * share)),
             torch.cat((self.mean, other.mean)),
@@ -102,40 +102,40 @@ class Mixture:
         )
 
 
-def explained(x: Float[Tensor, "N D"], mixture: Mixture) -> Bool[Tensor, " N"]:
-    """Which points are where some component has its points, but for one in a million."""
+def is_explained(x: Float[Tensor, "N D"], mixture: Mixture) -> Bool[Tensor, " N"]:
+    """Return which points lie within the one-in-a-million contour of some component."""
     squares = -2 * (diagonal_log_prob(x, mixture.mean, mixture.deviation) - _peak(mixture.deviation))
-    # Wilson and Hilferty's approximation of the chi-squared distribution's quantile.
+    # Wilson and Hilferty's approximation of the chi-squared quantile.
     ninth = 2 / (9 * x.shape[1])
     return squares.amin(dim=1) < x.shape[1] * (1 - ninth + ONE_IN_A_MILLION * math.sqrt(ninth)) ** 3
 
 
-def refine(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
-    """Expectation and maximisation in turn."""
-    return _Points.of(x).refine(mixture, steps)
+def run_em(x: Float[Tensor, "N D"], mixture: Mixture, steps: int) -> Mixture:
+    """Run E- and M-steps."""
+    return _Points.of(x).run_em(mixture, steps)
 
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """Points by their statistics; with the components in the rows, since sums over rows are the fast ones."""
+    """Points as sufficient statistics; components are in the rows, since sums over rows are fast."""
 
     statistics: Float[Tensor, "N S"]
     centre: Float[Tensor, " D"]
 
     @classmethod
     def of(cls, x: Float[Tensor, "N D"]) -> "_Points":
-        """Around their mean, for the same reason as in `diagonal_log_prob`."""
+        """Centre the points, for the same reason as in `diagonal_log_prob`."""
         centre = x.mean(dim=0)
-        return cls(statistics(x - centre), centre)
+        return cls(sufficient_statistics(x - centre), centre)
 
     def joint(self, mixture: Mixture) -> Float[Tensor, "K N"]:
-        """Log-density of every point together with every component."""
+        """Compute the joint log-density of every point and component."""
         coefficients = _coefficients(mixture.mean - self.centre, mixture.deviation)
         coefficients[:, 0] += mixture.share.log()
         return coefficients @ self.statistics.mT
 
     def fit(self, weight: Float[Tensor, "K N"], expected: Float[Tensor, "K D"], trust: float) -> Mixture:
-        """The M-step: shares, means and deviations of weighted points."""
+        """Run the M-step: weights, means and deviations of weighted points."""
         sums = weight @ self.statistics
         count = sums[:, :1].clamp(min=1e-6)
         mean, square = torch.split(sums[:, 1:] / count, len(self.centre), dim=1)
@@ -145,24 +145,24 @@ class _Points:
         count = count.squeeze(1)
         return Mixture(count / count.sum(), mean + self.centre, deviation, expected, trust)
 
-    def refine(self, mixture: Mixture, steps: int) -> Mixture:
-        """Expectation and maximisation in turn."""
+    def run_em(self, mixture: Mixture, steps: int) -> Mixture:
+        """Run E- and M-steps."""
         for _ in range(steps):
             mixture = self.fit(self.joint(mixture).softmax(dim=0), mixture.expected, mixture.trust)
         return mixture
 
 
-def cost_of_component(x: Float[Tensor, "N D"], numbers: int | None = None) -> float:
-    """Log-likelihood that one more component must bring: half its numbers times log N (Schwarz's criterion).
+def component_cost(x: Float[Tensor, "N D"], numbers: int | None = None) -> float:
+    """Return half the number of parameters of a component times log N (BIC), which it must gain in log-likelihood.
 
-    A Gaussian with a diagonal covariance has a mean, deviations and a share: two numbers per feature and one.
+    A Gaussian with a diagonal covariance has a mean, deviations and a weight: two parameters per feature and one.
     """
     return 0.5 * (2 * x.shape[1] + 1 if numbers is None else numbers) * math.log(max(2, len(x)))
 
 
 def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixture:
-    """Drop components and join pairs of them as long as the likelihood loses less than they cost."""
-    cost = cost_of_component(x)
+    """Drop components and merge pairs while the log-likelihood loses less than their cost."""
+    cost = component_cost(x)
     points = _Points.of(x)
     while len(mixture.share) > 1:
         joint = points.joint(mixture)
@@ -182,19 +182,19 @@ def simplify(x: Float[Tensor, "N D"], mixture: Mixture, *, steps: int) -> Mixtur
             expected = mixture.expected.clone()
             expected[first] = torch.minimum(expected[first], expected[second])
             mixture = points.fit(responsibility[kept], expected[kept], mixture.trust)
-        mixture = points.refine(mixture, steps)
+        mixture = points.run_em(mixture, steps)
     return mixture
 
 
-def better_of(x: Float[Tensor, "N D"], first: Mixture, second: Mixture) -> Mixture:
-    """The second mixture if its likelihood after the cost of its components is clearly higher, otherwise the first."""
-    cost = cost_of_component(x)
+def choose_mixture(x: Float[Tensor, "N D"], first: Mixture, second: Mixture) -> Mixture:
+    """Return the second mixture if its penalised log-likelihood is clearly higher, otherwise the first."""
+    cost = component_cost(x)
     worth = [float(each.joint(x).logsumexp(dim=1).sum()) - cost * len(each.share) for each in (first, second)]
-    return second if worth[1] > worth[0] + CLEARLY else first
+    return second if worth[1] > worth[0] + MIN_IMPROVEMENT else first
 
 
-def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, " K2"]:
-    """Components that are left after those are dropped, one by one, that bring less likelihood than they cost."""
+def prune_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, " K2"]:
+    """Drop components one by one while that loses less log-likelihood than the cost; return the other indices."""
     kept = torch.arange(joint.shape[1], device=joint.device)
     while len(kept) > 1:
         here = joint[:, kept]
@@ -202,7 +202,7 @@ def needed_components(joint: Float[Tensor, "N K"], cost: float) -> Int[Tensor, "
         after = []
         for drop in range(len(kept)):
             rest = torch.arange(len(kept), device=kept.device) != drop
-            # The others inherit: of two that are alike, one is as good as both.
+            # The others inherit the weight, so that one of two equal components is redundant.
             inherited = (_mean_responsibility(here[:, rest]) / share[rest]).log()
             after.append((here[:, rest] + inherited).logsumexp(dim=1).sum())
         most = torch.stack(after).max(dim=0)
@@ -216,19 +216,21 @@ def _mean_responsibility(joint: Float[Tensor, "N K"]) -> Float[Tensor, " K"]:
     return joint.softmax(dim=1).mean(dim=0).clamp(min=1e-12)
 
 
-def grouped(x: Float[Tensor, "N D"], label: Int[Tensor, " N"]) -> tuple[Float[Tensor, "K M D"], Bool[Tensor, "K M"]]:
-    """The points of each cluster as a set of their own, in the order they are in, padded."""
+def group_by_label(
+    x: Float[Tensor, "N D"], label: Int[Tensor, " N"]
+) -> tuple[Float[Tensor, "K M D"], Bool[Tensor, "K M"]]:
+    """Return the points of each cluster as a padded set, in their present order."""
     count = torch.bincount(label)
     order = label.argsort(stable=True)
-    place = torch.arange(len(x), device=x.device) - (count.cumsum(dim=0) - count)[label[order]]
+    position = torch.arange(len(x), device=x.device) - (count.cumsum(dim=0) - count)[label[order]]
     sets = x.new_zeros((len(count), int(count.max()), x.shape[1]))
-    sets[label[order], place] = x[order]
+    sets[label[order], position] = x[order]
     valid = torch.arange(sets.shape[1], device=x.device) < count.unsqueeze(1)
     return sets, valid
 
 
 def _log_sum(joint: Float[Tensor, "K N"]) -> Float[Tensor, " N"]:
-    """Log-density of every point; torch's own logsumexp is several times slower on few rows."""
+    """Compute logsumexp over components; torch's own is several times slower on few rows."""
     most = joint.amax(dim=0).clamp(min=torch.finfo(joint.dtype).min)
     return (joint - most).exp().sum(dim=0).log() + most
 
@@ -236,9 +238,9 @@ def _log_sum(joint: Float[Tensor, "K N"]) -> Float[Tensor, " N"]:
 def _best_drop(
     joint: Float[Tensor, "K N"], total: Float[Tensor, " N"], responsibility: Float[Tensor, "K N"], share: Tensor
 ) -> tuple[float, int]:
-    """Least loss of log-likelihood when one component is dropped and the others stay as they are."""
+    """Find the component whose removal loses the least log-likelihood, the others staying as they are."""
     loss = -torch.log1p(-responsibility.clamp(max=0.5))
-    # A point that only one component explains loses more than the rounding of its responsibility can tell.
+    # For a point that only one component explains, the rounded responsibility does not show the loss.
     top = joint.argmax(dim=0, keepdim=True)
     others = _log_sum(joint.scatter(0, top, -torch.inf))
     loss = loss.scatter(0, top, (total - others).unsqueeze(0)).sum(dim=1)
@@ -250,7 +252,7 @@ def _best_drop(
 def _best_join(
     points: _Points, total: Float[Tensor, " N"], responsibility: Float[Tensor, "K N"], mixture: Mixture
 ) -> tuple[float, tuple[int, int]]:
-    """Least loss of log-likelihood when two components near each other become one."""
+    """Find the two nearby components whose merging loses the least log-likelihood."""
     first, second = torch.triu_indices(len(mixture.share), len(mixture.share), offset=1, device=total.device)
     gap = (mixture.mean[first] - mixture.mean[second]).abs() / (mixture.deviation[first] + mixture.deviation[second])
     near = gap.amax(dim=1) < NEAR
@@ -274,7 +276,7 @@ def _clustering(
     mean: Float[Tensor, "K D"],
     deviation: Float[Tensor, "K D"],
 ) -> Clustering:
-    """Hard and soft memberships in the components that win a point, the largest first; their shares sum to one."""
+    """Build the clustering by components that win a point, the largest first; their weights sum to one."""
     winner = joint.argmax(dim=1)
     sizes = winner[valid].bincount(minlength=joint.shape[1])
     order = sizes.argsort(descending=True, stable=True)

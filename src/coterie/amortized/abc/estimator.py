@@ -15,12 +15,13 @@ from torch import Tensor
 from coterie.amortized.abc.config import AttentionBasedConfig, Compatibility, Decoding
 from coterie.amortized.abc.network import AttentionBasedModel, leading_eigenvalues, normalised_affinity
 from coterie.amortized.estimator import AmortizedClusterer, ImageSize
-from coterie.base import labels_to_numpy, one_thread, to_numpy
+from coterie.base import FitDescription, labels_to_numpy, one_thread, to_numpy
 from coterie.errors import InputError
 from coterie.nn.model import SetModel
 from coterie.nn.vision import Encoder
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
+from coterie.tables.table import Table
 from coterie.validation import BOOLEAN, NONE, Choice, Constraints, Integer, Number
 
 MAX_EIGENVALUES = 100
@@ -204,6 +205,10 @@ class AttentionBasedClustering(AmortizedClusterer):
         if self.n_clusters is None:  # files of earlier versions
             self.n_clusters = "auto"
         super()._from_checkpoint(tensors, card)
+
+    def describe_fit(self, table: Table) -> FitDescription:
+        """Describe the fit for the summary and the report: the kernel."""
+        return FitDescription(pixel_distances_meaningful=False, kernel=self.kernel_, kernel_rows=self.kernel_rows_)
 
     def _new_config(self, n_features: int, image: ImageSize | None) -> AttentionBasedConfig:
         encoder: Encoder = "identity" if image is None else "strided"

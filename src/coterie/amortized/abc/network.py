@@ -1,11 +1,10 @@
 """ABC: attention-based clustering (Coward, Visse-Martindale & Ramesh, 2020).
 
-Elements of a set attend to each other, which moves those of one cluster together; a kernel then says of each pair how
-probably both are in one cluster. It is learned from labelled sets, and clusters are read off it: by the partition that
-such probabilities call for, or by spectral clustering with the number of clusters that the eigenvalues show, as
-published.
+The elements of a set attend to each other, which moves those of one cluster together; a similarity kernel then gives
+the probability of each pair to be in one cluster. It is trained on labelled sets, and decoded by correlation clustering
+or, as published, by spectral clustering with the number of clusters at the largest eigengap.
 
-Letters: B sets, N points, D features, K clusters, H hidden, M points that are kept, R rows.
+Letters: B sets, N points, D features, K clusters, H hidden, M points of the kernel, R rows.
 """
 
 import math
@@ -25,27 +24,35 @@ from coterie.errors import InputError
 from coterie.nn.attention import MAB, AttentionConfig, additive_compatibility
 from coterie.nn.model import Loss, Score, SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder
-from coterie.ops.correlation import Linkage, average_linkage, calibrated_linkage, contracted, cut_into, linked
-from coterie.ops.partitions import Clustering, at_most, by_size, by_value, k_means_start, lloyd
+from coterie.ops.correlation import (
+    Linkage,
+    average_linkage,
+    calibrate_linkage,
+    cluster_by_linkage,
+    contract_edges,
+    cut_into,
+)
+from coterie.ops.partitions import Clustering, k_means_start, lexicographic_order, lloyd, relabel_by_size, subsample
+from coterie.validation import NONE, Integer, check_parameter
 
 EXACT_UP_TO = 2000
-"""Points up to which all eigenvalues are computed; beyond, only the leading ones are, by Lanczos' method."""
-LANCZOS_MOST = 100
-"""Most clusters that the eigengap tells beyond that, if nothing else is asked for."""
+"""Largest number of points for which all eigenvalues are computed; beyond, the leading ones are, by Lanczos' method."""
+LANCZOS_CLUSTERS = 100
+"""Default of the largest number of clusters beyond that."""
 
-_TIED = 1e-6  # between gaps: what the rounding of a kernel in single precision can make of equal ones
-_LANCZOS_ERROR = 1e-9  # of eigenvalues
-_LLOYD_ROUNDS = 15  # of 20 steps each: as many as scikit-learn allows
+_GAP_TOLERANCE = 1e-6  # equal gaps may differ by this in single precision
+_LANCZOS_TOLERANCE = 1e-9
+_LLOYD_ROUNDS = 15  # of 20 steps each, the limit of scikit-learn
 
 
 def normalised_affinity(kernel: Float[Tensor, "N N"]) -> Float[Tensor, "N N"]:
-    """D^-1/2 A D^-1/2 in double precision, D the sums of the rows of A; its largest eigenvalue is one."""
+    """Compute D^-1/2 A D^-1/2 in double precision, D being the row sums of A; its largest eigenvalue is one."""
     roots = _degrees(kernel).sqrt()
     return kernel.detach().double() / roots / roots.unsqueeze(1)
 
 
 def leading_eigenvalues(affinity: Float[Tensor, "N N"], count: int) -> Float[Tensor, " count"]:
-    """The largest eigenvalues, largest first: exact up to 2,000 points, by Lanczos' method beyond."""
+    """Compute the largest eigenvalues, largest first."""
     if _is_small(affinity, count):
         rising: Tensor = torch.linalg.eigvalsh(affinity)
         return rising.flip(0)[:count]
@@ -53,7 +60,7 @@ def leading_eigenvalues(affinity: Float[Tensor, "N N"], count: int) -> Float[Ten
 
 
 def leading_eigenvectors(affinity: Float[Tensor, "N N"], count: int) -> Float[Tensor, "N count"]:
-    """Eigenvectors of the largest eigenvalues, largest first, the largest entry of each positive."""
+    """Compute the eigenvectors of the largest eigenvalues, largest first, with the largest entry of each positive."""
     if _is_small(affinity, count):
         vectors: Tensor = torch.linalg.eigh(affinity).eigenvectors.flip(1)[:, :count]
     else:
@@ -62,41 +69,39 @@ def leading_eigenvectors(affinity: Float[Tensor, "N N"], count: int) -> Float[Te
     return vectors * torch.where(largest < 0, -1.0, 1.0)
 
 
-def eigengap(kernel: Float[Tensor, "N N"], most: int | None = None) -> int:
-    """Tell the number of clusters by the largest gap between successive eigenvalues.
+def eigengap(kernel: Float[Tensor, "N N"], max_clusters: int | None = None) -> int:
+    """Estimate the number of clusters by the largest gap between successive eigenvalues.
 
-    With nu_1 >= nu_2 >= ... the eigenvalues of D^-1/2 A D^-1/2, it is the i for which nu_i - nu_(i+1) is largest: k
-    clusters far apart have k eigenvalues near one. The paper on attention-based clustering says to sort those of
-    L = I - D^-1/2 A D^-1/2 from the largest down, which is the wrong end of the spectrum: few clusters are told by the
-    smallest eigenvalues of L, that is the largest ones here. Its authors' code does as this does.
+    With nu_1 >= nu_2 >= ... the eigenvalues of D^-1/2 A D^-1/2, it is the i with the largest nu_i - nu_(i+1): k
+    clusters far apart have k eigenvalues near one. The paper sorts the eigenvalues of L = I - D^-1/2 A D^-1/2 from the
+    largest down, which is the wrong end of the spectrum; the authors' code does as this does.
 
     Parameters
     ----------
     kernel : tensor (N, N)
-        Affinities, none negative, symmetric, such as probabilities of pairs to be in one cluster. The diagonal counts.
-    most : int, optional
+        Non-negative, symmetric affinities, such as probabilities of pairs to be in one cluster. The diagonal counts.
+    max_clusters : int, optional
         Largest number to return. If not given, N - 1; 100 beyond 2,000 points.
 
     Returns
     -------
     int
-        Number of clusters. Of equal gaps the first decides, so that it is 1 if no point has to do with another.
+        Number of clusters; the first of equal gaps decides, so it is 1 if no two points are similar.
     """
     n = len(kernel)
-    if most is not None and most < 1:
-        raise InputError(f"most={most} leaves no number of clusters to choose; give at least 1, or None.")
-    if most is None and n > EXACT_UP_TO:
-        most = LANCZOS_MOST
-    most = n - 1 if most is None else min(most, n - 1)
-    if most < 2:
+    check_parameter("max_clusters", max_clusters, (Integer(1), NONE))
+    if max_clusters is None and n > EXACT_UP_TO:
+        max_clusters = LANCZOS_CLUSTERS
+    max_clusters = n - 1 if max_clusters is None else min(max_clusters, n - 1)
+    if max_clusters < 2:
         return 1
-    values = leading_eigenvalues(normalised_affinity(kernel), most + 1)
+    values = leading_eigenvalues(normalised_affinity(kernel), max_clusters + 1)
     gaps = values[:-1] - values[1:]
-    return int((gaps >= gaps.max() - _TIED).nonzero()[0]) + 1
+    return int((gaps >= gaps.max() - _GAP_TOLERANCE).nonzero()[0]) + 1
 
 
 def spectral_embedding(kernel: Float[Tensor, "N N"], k: int) -> Float[Tensor, "N k"]:
-    """The k leading eigenvectors of the normalised affinity over the roots of the degrees, as scikit-learn has them.
+    """Compute the k leading eigenvectors over the square roots of the degrees, as scikit-learn does.
 
     As there, and unlike in `eigengap`, the diagonal of the kernel is ignored.
     """
@@ -107,18 +112,18 @@ def spectral_embedding(kernel: Float[Tensor, "N N"], k: int) -> Float[Tensor, "N
 def spectral_labels(
     kernel: Float[Tensor, "N N"], k: int, generator: Generator, restarts: int = 10
 ) -> Int[Tensor, " N"]:
-    """Group points by k-means in the space of the k leading eigenvectors.
+    """Cluster points by k-means in the space of the k leading eigenvectors.
 
     Parameters
     ----------
     kernel : tensor (N, N)
-        Affinities, none negative, symmetric; the diagonal is ignored.
+        Non-negative, symmetric affinities; the diagonal is ignored.
     k : int
-        Number of clusters, all of which get a point.
+        Number of clusters, none of them empty.
     generator : Generator
-        Where k-means begins; on the kernel's device.
+        Initialises k-means; on the kernel's device.
     restarts : int
-        Starts of k-means, all run at once; the one with the least squared distances is kept.
+        Initialisations of k-means, run at once; the one with the smallest inertia is kept.
 
     Returns
     -------
@@ -127,38 +132,37 @@ def spectral_labels(
     """
     n = len(kernel)
     if not 1 <= k <= n:
-        raise InputError(f"{n} points cannot be grouped into {k} clusters; ask for 1 to {n}.")
-    if restarts < 1:
-        raise InputError(f"restarts={restarts} runs no k-means; give at least 1.")
+        raise InputError(f"{n} points cannot form {k} clusters; ask for 1 to {n}.")
+    check_parameter("restarts", restarts, Integer(1))
     x = spectral_embedding(kernel, k)
     centres = k_means_start(x, restarts, k, generator)
     for _ in range(_LLOYD_ROUNDS):
         before, centres = centres, lloyd(x, centres)
         if torch.equal(before, centres):
             break
-    # (R, N, K), by differences: rounding must not hide what is between points that are close to each other.
+    # (R, N, K), from differences: rounding must not hide distances between points that are close together.
     distances = torch.cdist(x.expand(restarts, -1, -1), centres, compute_mode="donot_use_mm_for_euclid_dist").square()
     best = distances.amin(dim=2).sum(dim=1).argmin()
-    return by_size(_without_empty(distances[best]))
+    return relabel_by_size(_fill_empty(distances[best]))
 
 
 def _degrees(kernel: Float[Tensor, "N N"]) -> Float[Tensor, " N"]:
-    """Sums of the rows in double precision; one where a point has to do with none."""
+    """Compute row sums in double precision; one for isolated points."""
     degrees = kernel.detach().double().sum(dim=1)
     return torch.where(degrees > 0, degrees, 1.0)
 
 
 def _is_small(affinity: Float[Tensor, "N N"], count: int) -> bool:
-    """Whether all eigenvalues are as well computed: of few points, or if most of them are asked for."""
+    """Return whether a full decomposition is no slower: few points, or most eigenvalues wanted."""
     return len(affinity) <= EXACT_UP_TO or 2 * count >= len(affinity)
 
 
 def _lanczos(affinity: Float[Tensor, "N N"], count: int) -> tuple[Float[Tensor, " count"], Float[Tensor, "N count"]]:
-    """Largest eigenvalues and their vectors, largest first; what it starts from is fixed, so that the result is."""
+    """Compute the largest eigenvalues and their vectors, largest first, from a fixed start."""
     start = np.random.default_rng(0).uniform(0.5, 1.5, len(affinity))
-    # Where eigenvalues are equal the search ends early and goes on from numbers of scipy's own choice: so none are.
-    distinct = affinity.cpu().numpy() + np.diag(_LANCZOS_ERROR * start)
-    values, vectors = eigsh(distinct, count, which="LA", v0=start, tol=_LANCZOS_ERROR)
+    # With equal eigenvalues scipy restarts from its own random numbers: this makes them distinct.
+    distinct = affinity.cpu().numpy() + np.diag(_LANCZOS_TOLERANCE * start)
+    values, vectors = eigsh(distinct, count, which="LA", v0=start, tol=_LANCZOS_TOLERANCE)
     order = np.argsort(-values, kind="stable")
     return (
         torch.from_numpy(values[order]).to(affinity.device),
@@ -166,8 +170,8 @@ def _lanczos(affinity: Float[Tensor, "N N"], count: int) -> tuple[Float[Tensor, 
     )
 
 
-def _without_empty(distances: Float[Tensor, "N K"]) -> Int[Tensor, " N"]:
-    """Nearest centre of each point; a centre without points gets the one that is farthest from its own."""
+def _fill_empty(distances: Float[Tensor, "N K"]) -> Int[Tensor, " N"]:
+    """Return the nearest centre of each point; an empty one gets the point farthest from its own centre."""
     nearest = distances.min(dim=1)
     labels, far = nearest.indices, nearest.values.clone()
     sizes = labels.bincount(minlength=distances.shape[1])
@@ -181,19 +185,19 @@ def _without_empty(distances: Float[Tensor, "N K"]) -> Int[Tensor, " N"]:
 
 BLOCK_ROWS = 2048
 """Points whose memberships are computed at once."""
-SAME = 1e-4
-"""Distance, per root of the width, below which a point is one of those that were kept."""
-NEAR = 4
-"""Kept points that are looked at to see whether a point is one of them."""
-TELLING = 8
-"""Embedded features by which points are put into order."""
-LEAD = 1.001
-"""How far the own cluster of a kept point is put above the others, where these would be above it."""
+SAME_POINT = 1e-4
+"""Distance, per square root of the width, below which a point is one of the kernel's."""
+NEAREST = 4
+"""Points of the kernel that are compared with a point to see whether it is one of them."""
+SORT_FEATURES = 8
+"""Encoded features by which points are sorted."""
+OWN_CLUSTER_LEAD = 1.001
+"""Factor by which the own cluster of a point of the kernel leads the others, where it would not."""
 
 
 @final
 class AttentionBasedModel(SetModel):
-    """The network that makes a kernel of a set, and how clusters are read off that."""
+    """The kernel network, and the decoding of its kernel."""
 
     Config = AttentionBasedConfig
     config: AttentionBasedConfig
@@ -225,26 +229,26 @@ class AttentionBasedModel(SetModel):
         self.offset = nn.Parameter(torch.zeros(())) if config.offset else None
 
     def encode(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N H"]:
-        """Embed each element alone; what costs most for images, and can be kept for other sets of the same elements."""
-        embedded: Tensor = self.embed(self.encoder(x, valid))
-        return embedded
+        """Encode each element by itself, the costliest step for images; other sets of them can reuse it."""
+        encoded: Tensor = self.embed(self.encoder(x, valid))
+        return encoded
 
     def layers(
         self,
-        embedded: Float[Tensor, "B N H"],
+        encoded: Float[Tensor, "B N H"],
         valid: Bool[Tensor, "B N"] | None = None,
         adjacency: Float[Tensor, "B N N"] | None = None,
     ) -> list[Float[Tensor, "B N H"]]:
-        """The points before each attention block and after the last, each attending to the valid ones of its set."""
-        points = [embedded]
+        """Return the points before each attention block and after the last."""
+        points = [encoded]
         for block in self.blocks:
             points.append(block(points[-1], points[-1], valid, adjacency))
         return points
 
-    def log_odds(
+    def logits(
         self, one: Float[Tensor, "B N H"], other: Float[Tensor, "B M H"]
     ) -> tuple[Float[Tensor, "B N M"], Float[Tensor, "B N M"]]:
-        """Logits that points of two lists are together, in both directions; each is the other's transpose."""
+        """Compute the kernel's logits between two lists of points, in both directions (transposed to match)."""
         forth = self._compatibility(self.query(one), self.key(other))
         back = self._compatibility(self.query(other), self.key(one)).mT
         return forth, back
@@ -252,8 +256,8 @@ class AttentionBasedModel(SetModel):
     def log_probabilities(
         self, one: Float[Tensor, "B N H"], other: Float[Tensor, "B M H"]
     ) -> tuple[Float[Tensor, "B N M"], Float[Tensor, "B N M"]]:
-        """Logarithms of the probabilities to be together, and to be apart."""
-        forth, back = self.log_odds(one, other)
+        """Compute the log-probabilities of pairs to be in one cluster, and not to be."""
+        forth, back = self.logits(one, other)
         if self.config.symmetrise == "logit":
             logit = (forth + back) / 2
             return logsigmoid(logit), logsigmoid(-logit)
@@ -269,123 +273,125 @@ class AttentionBasedModel(SetModel):
         valid: Bool[Tensor, "B N"] | None = None,
         adjacency: Float[Tensor, "B N N"] | None = None,
     ) -> Float[Tensor, "B N N"]:
-        """Probability of each pair to be in one cluster; attention follows an adjacency, if one is given."""
-        return self.kernel_of(self.encode(x, valid), valid, adjacency)
+        """Compute the probability of each pair to be in one cluster; an adjacency restricts attention."""
+        return self.kernel_from_encoded(self.encode(x, valid), valid, adjacency)
 
-    def kernel_of(
+    def kernel_from_encoded(
         self,
-        embedded: Float[Tensor, "B N H"],
+        encoded: Float[Tensor, "B N H"],
         valid: Bool[Tensor, "B N"] | None = None,
         adjacency: Float[Tensor, "B N N"] | None = None,
     ) -> Float[Tensor, "B N N"]:
-        """The same of elements that are embedded already."""
-        last = self.layers(embedded, valid, adjacency)[-1]
+        """Compute the kernel of encoded elements."""
+        last = self.layers(encoded, valid, adjacency)[-1]
         return self.log_probabilities(last, last)[0].exp()
 
-    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
-        """Cross-entropy of all pairs of points, each with itself included."""
+    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is random)
+        """Compute the cross-entropy of all pairs of points, including each with itself."""
         last = self.layers(self.encode(batch.x, batch.valid), batch.valid)[-1]
         together, apart = self.log_probabilities(last, last)
         same = batch.labels.unsqueeze(2) == batch.labels.unsqueeze(1)
-        surprise = -torch.where(same, self.config.pos_weight * together, apart)
+        cross_entropy = -torch.where(same, self.config.pos_weight * together, apart)
         pairs = batch.valid.unsqueeze(2) & batch.valid.unsqueeze(1)
         count = pairs.sum(dim=(1, 2)).clamp(min=1)
         right = (((together > apart) == same) & pairs).sum(dim=(1, 2)) / count
-        surprise = torch.where(pairs, surprise, 0.0).sum(dim=(1, 2)) / count
-        return Loss(surprise.mean(), {"right_pairs": float(right.mean())})
+        cross_entropy = torch.where(pairs, cross_entropy, 0.0).sum(dim=(1, 2)) / count
+        return Loss(cross_entropy.mean(), {"right_pairs": float(right.mean())})
 
     def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> AttentionBasedConfig:
-        """The configuration with the way to read average linkage that does best."""
-        kernels, truths = [], []
+        """Return the configuration with the linkage settings that score best."""
+        kernels, true = [], []
         for batch in batches:
             for kernel, labels, valid in zip(self.kernel(batch.x, batch.valid), batch.labels, batch.valid, strict=True):
                 kernels.append(kernel[valid][:, valid])
-                truths.append(labels[valid])
-        return replace(self.config, **calibrated_linkage(kernels, truths, score)._asdict())
+                true.append(labels[valid])
+        return replace(self.config, **calibrate_linkage(kernels, true, score)._asdict())
 
     @torch.no_grad()
     def cluster_sets(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Clustering]:
-        """Make the kernel of each set, and read its clusters off."""
+        """Compute and decode the kernel of each set."""
         seed = int(torch.randint(2**62, (), generator=generator, device=generator.device))
-        found = []
-        for points, there in zip(x, valid, strict=True):
-            # Each set goes on with the same draws, lest one depend on those before it.
+        clusterings = []
+        for points, mask in zip(x, valid, strict=True):
+            # Each set continues from the same seed, so that none depends on those before it.
             source = Generator(device=generator.device).manual_seed(seed)
-            labels = torch.full_like(there, -1, dtype=torch.int64)
-            if not bool(there.any()):
-                found.append(Clustering(labels, 0))
+            labels = torch.full_like(mask, -1, dtype=torch.int64)
+            if not bool(mask.any()):
+                clusterings.append(Clustering(labels, 0))
                 continue
-            own = self.cluster_embedded(self._embedded(points[there]), source)
-            labels[there] = own.labels
-            found.append(Clustering(labels, own.n_clusters, extras=own.extras))
-        return found
+            own = self.cluster_encoded(self._encode_rows(points[mask]), source)
+            labels[mask] = own.labels
+            clusterings.append(Clustering(labels, own.n_clusters, extras=own.extras))
+        return clusterings
 
     @torch.no_grad()
-    def cluster_embedded(self, embedded: Float[Tensor, "N H"], generator: Generator) -> Clustering:
-        """Clusters of one set whose elements are embedded already, the largest first."""
-        # By value, so that neither what is drawn nor the order of equally large clusters depends on the arrangement.
-        all_valid = torch.ones((1, len(embedded)), dtype=torch.bool, device=embedded.device)
-        order = by_value(embedded.unsqueeze(0)[:, :, :TELLING], all_valid)[0]
-        kept = order[at_most(self.config.max_points, all_valid, generator)[0]]
-        layers = torch.cat(self.layers(embedded[kept].unsqueeze(0)))
+    def cluster_encoded(self, encoded: Float[Tensor, "N H"], generator: Generator) -> Clustering:
+        """Cluster one encoded set, the largest cluster first."""
+        # Sorted, so that neither the sample nor the order of equally large clusters depends on the order of the points.
+        all_valid = torch.ones((1, len(encoded)), dtype=torch.bool, device=encoded.device)
+        order = lexicographic_order(encoded.unsqueeze(0)[:, :, :SORT_FEATURES], all_valid)[0]
+        kept = order[subsample(self.config.max_points, all_valid, generator)[0]]
+        layers = torch.cat(self.layers(encoded[kept].unsqueeze(0)))
         kernel = self.log_probabilities(layers[-1:], layers[-1:])[0].exp()[0]
-        extras = {"layers": layers, "cluster": self.read_off(kernel, generator), "kept": kept}
-        belonging = self._belonging(embedded, extras)
-        sizes = belonging.argmax(dim=1).bincount(minlength=belonging.shape[1])
+        extras = {"layers": layers, "cluster": self.decode_kernel(kernel, generator), "kept": kept}
+        memberships = self._memberships(encoded, extras)
+        sizes = memberships.argmax(dim=1).bincount(minlength=memberships.shape[1])
         order = sizes.argsort(descending=True, stable=True)
         n_clusters = int((sizes > 0).sum())
         rank = order.argsort()
         extras["cluster"] = torch.where(rank < n_clusters, rank, -1)[extras["cluster"]]
-        return Clustering(self._belonging(embedded, extras).argmax(dim=1), n_clusters, extras=extras)
+        return Clustering(self._memberships(encoded, extras).argmax(dim=1), n_clusters, extras=extras)
 
     @torch.no_grad()
-    def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Mean probability to be with the points of each cluster, over the sum of these means.
+    def memberships(self, x: Float[Tensor, "N D"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        """Compute the mean probability with the points of each cluster, normalised over clusters.
 
-        New points attend to those that were kept, which do not attend to them: no row depends on the others.
+        New points attend to those of the kernel, but not vice versa: no row depends on the others.
         """
-        if found.n_clusters == 0 or len(x) == 0:
-            return x.new_zeros((len(x), found.n_clusters))
-        return self._belonging(self._embedded(x), found.extras)
+        if clustering.n_clusters == 0 or len(x) == 0:
+            return x.new_zeros((len(x), clustering.n_clusters))
+        return self._memberships(self._encode_rows(x), clustering.extras)
 
-    def read_off(self, kernel: Float[Tensor, "M M"], generator: Generator) -> Int[Tensor, " M"]:
-        """Clusters that a kernel calls for."""
+    def decode_kernel(self, kernel: Float[Tensor, "M M"], generator: Generator) -> Int[Tensor, " M"]:
+        """Decode a kernel into clusters."""
         config = self.config
         n_clusters = None if config.n_clusters is None else min(config.n_clusters, len(kernel))
         if config.decoding == "eigengap":
             n_clusters = eigengap(kernel) if n_clusters is None else n_clusters
             return spectral_labels(kernel, n_clusters, generator)
         if n_clusters is None and config.decoding == "contraction":
-            return contracted(kernel)
+            return contract_edges(kernel)
         if n_clusters is None:
-            return linked(kernel, Linkage(config.threshold, config.min_cluster_size, config.local_moves))
+            return cluster_by_linkage(kernel, Linkage(config.threshold, config.min_cluster_size, config.local_moves))
         return cut_into(average_linkage(kernel), n_clusters)
 
-    def _embedded(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N H"]:
+    def _encode_rows(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N H"]:
         return torch.cat([self.encode(part.unsqueeze(0))[0] for part in torch.split(x, BLOCK_ROWS)])
 
-    def _belonging(self, embedded: Float[Tensor, "N H"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Memberships of embedded points in the clusters of those that were kept; such a one stays in its own."""
-        return torch.cat([self._belonging_of_few(part, extras) for part in torch.split(embedded, BLOCK_ROWS)])
+    def _memberships(self, encoded: Float[Tensor, "N H"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Compute memberships in the clusters of the kernel's points, in blocks; such a point stays in its own."""
+        return torch.cat([self._block_memberships(part, extras) for part in torch.split(encoded, BLOCK_ROWS)])
 
-    def _belonging_of_few(self, embedded: Float[Tensor, "R H"], extras: Mapping[str, Tensor]) -> Float[Tensor, "R K"]:
+    def _block_memberships(self, encoded: Float[Tensor, "R H"], extras: Mapping[str, Tensor]) -> Float[Tensor, "R K"]:
         layers, cluster = extras["layers"], extras["cluster"]
-        new = embedded.unsqueeze(0)
+        new = encoded.unsqueeze(0)
         for block, kept in zip(self.blocks, layers[:-1], strict=True):
             new = block(new, kept.unsqueeze(0))
         together = self.log_probabilities(new, layers[-1:])[0][0].exp()
         members = one_hot(cluster.clamp(min=0)).to(together.dtype) * (cluster >= 0).unsqueeze(1)
-        belonging = together @ members / members.sum(dim=0).clamp(min=1) + torch.finfo(together.dtype).tiny
-        # Products, as they are rounded, tell which points may be the same; differences tell whether they are.
-        near = torch.cdist(embedded, layers[0]).topk(min(NEAR, len(cluster)), largest=False).indices
-        distance, place = (embedded.unsqueeze(1) - layers[0][near]).norm(dim=2).min(dim=1)
-        own = cluster[near.gather(1, place.unsqueeze(1)).squeeze(1)]
-        is_kept = (distance <= SAME * math.sqrt(embedded.shape[1])) & (own >= 0)
-        raised = belonging.scatter(1, own.clamp(min=0).unsqueeze(1), LEAD * belonging.amax(dim=1, keepdim=True))
-        belonging = torch.where(is_kept.unsqueeze(1), torch.maximum(raised, belonging), belonging)
-        return belonging / belonging.sum(dim=1, keepdim=True)
+        memberships = together @ members / members.sum(dim=0).clamp(min=1) + torch.finfo(together.dtype).tiny
+        # Rounded products show which points may be the same; differences decide.
+        near = torch.cdist(encoded, layers[0]).topk(min(NEAREST, len(cluster)), largest=False).indices
+        distance, position = (encoded.unsqueeze(1) - layers[0][near]).norm(dim=2).min(dim=1)
+        own = cluster[near.gather(1, position.unsqueeze(1)).squeeze(1)]
+        is_kept = (distance <= SAME_POINT * math.sqrt(encoded.shape[1])) & (own >= 0)
+        raised = memberships.scatter(
+            1, own.clamp(min=0).unsqueeze(1), OWN_CLUSTER_LEAD * memberships.amax(dim=1, keepdim=True)
+        )
+        memberships = torch.where(is_kept.unsqueeze(1), torch.maximum(raised, memberships), memberships)
+        return memberships / memberships.sum(dim=1, keepdim=True)
 
     def _compatibility(self, query: Tensor, key: Tensor) -> Tensor:
         logits = query @ key.mT if self.bend is None else additive_compatibility(query, key, self.bend)

@@ -1,16 +1,15 @@
 """AMCP: amortized mixing coupling processes (Liu & Jing, 2022), a reconstruction.
 
-Clusters are found one after the other. Coupling looks at the points that are left and at the clusters that are found,
-and proposes a reference for the next one. Mixing moves it, and those of the clusters found, by a few steps of
-expectation and maximisation over all points, with a background for what no cluster explains yet. A network then says of
-each point that is left whether it belongs. No step compares points with each other: a pass costs as much as points
-times clusters so far.
+Clusters are found one per pass. Coupling (InterCC) reads the remaining points and the clusters found, and proposes a
+reference for the next one. Mixing (IntraCM) moves it, and those of the clusters found, by a few E- and M-steps over all
+points, with a background for points that no cluster explains yet. A network then decides which remaining points belong.
+Points are never compared with each other: a pass costs points times clusters so far.
 
-The paper's text could not be had, only its appendix. What is known from there: the two expectation and the two
-maximisation steps, the form of the references and of the network that decodes them, the update of previous clusters,
-and what costs how much. The network that couples, the background, the membership of points and the loss are ours.
+Only the appendix of the paper was available. It specifies the two E-steps, the two M-steps, the form of the references
+and of the network that decodes them, the update of previous clusters, and the costs. The coupling network, the
+background, the membership network and the loss are ours.
 
-Letters: B sets, N points, D features, E numbers that a point is compared by, K clusters, P numbers that describe one.
+Letters: B sets, N points, D features, E width of an embedding, K clusters, P numbers that describe a cluster.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,31 +30,29 @@ from coterie.errors import ConfigError
 from coterie.nn.density import density_head
 from coterie.nn.model import Loss, Score, TaskBatch, seeded_from
 from coterie.nn.vision import ElementEncoder
-from coterie.ops.correlation import SMALLEST
-from coterie.ops.partitions import Clustering, members_of, order_of_clusters, picked, summed_up
-from coterie.ops.sinkhorn import NEVER, log_mass
+from coterie.ops.correlation import MIN_CLUSTER_SIZES
+from coterie.ops.partitions import Clustering
+from coterie.ops.sinkhorn import LOG_ZERO, log_mass
 
-__all__ = ["AmcpConfig", "AmcpModel", "Found"]
-
-MOST_MOVES = 30
-"""Times that points may move between the clusters once all are found."""
+MAX_MOVES = 30
+"""Rounds in which points move between the clusters once all are found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What one pass says of each set: who is in the new cluster, what describes it, and how to ask about others."""
+class Pass:
+    """Result of one pass over each set."""
 
     logits: Float[Tensor, "B N"]
-    """Positive where a point belongs to the new cluster."""
+    """Positive for members of the new cluster."""
     context: Float[Tensor, "B P"] | None
-    """Numbers that the density head reads, if there is one."""
+    """Input of the density head, if there is one."""
     mixed: Mixed
-    """The references: that of the new cluster, then those of the clusters found before."""
+    """References of the new cluster and of those found before."""
 
 
 @final
 class AmcpModel(FilteringModel):
-    """The networks that couple and mix, and the loop that clusters with them."""
+    """The coupling and mixing networks, and the loop that clusters with them."""
 
     Config = AmcpConfig
     config: AmcpConfig
@@ -65,7 +62,7 @@ class AmcpModel(FilteringModel):
         self.config = config
         width, hidden = config.width, config.hidden
         self.embed = ElementEncoder(config.encoder, config.n_features, config.image, config.channels)
-        self.lift = feed_forward([self.seen_width, *[hidden] * config.depth, width])
+        self.lift = feed_forward([self.input_width, *[hidden] * config.depth, width])
         self.coupling = InterClusterCoupling(
             width, hidden, references=config.references, anchored=config.filtering == "anchored"
         )
@@ -82,292 +79,294 @@ class AmcpModel(FilteringModel):
         self.pool = None if self.density is None else nn.Sequential(nn.Linear(width, hidden), nn.ReLU())
         self.describe = None if self.density is None else nn.Linear(2 * width + hidden, self.density.context_width)
 
-    def lifted(self, x: Float[Tensor, "*B N F"]) -> Float[Tensor, "*B N E"]:
-        """Points as they are compared; where references are decoded from squashed numbers, between 0 and 1."""
+    def embed_points(self, x: Float[Tensor, "*B N F"]) -> Float[Tensor, "*B N E"]:
+        """Embed encoded points in the space of the references; between 0 and 1 if these are decoded."""
         points: Tensor = self.lift(x)
         return torch.sigmoid(points) if self.config.references == "decoded" else points
 
-    def find(
+    def find_cluster(
         self,
-        h: Float[Tensor, "B N E"],
+        z: Float[Tensor, "B N E"],
         valid: Bool[Tensor, "B N"],
         labels: Int[Tensor, "B N"],
         anchor: Int[Tensor, " B"] | None = None,
-    ) -> Found:
-        """Find one more cluster among the valid points of lifted sets that have no label yet, which is -1.
+    ) -> Pass:
+        """Find one more cluster among the valid points of embedded sets whose label is still -1.
 
-        Labels are 0..K-1; a cluster may be empty. Anchored networks find the cluster of the anchors.
+        Labels are 0..K-1; clusters may be empty. Anchored networks find the cluster of the anchor.
         """
         remaining = valid & (labels < 0)
-        member = members_of(labels, valid, h.dtype)
-        shown = None if anchor is None else h.gather(1, anchor.reshape(-1, 1, 1).expand(-1, 1, h.shape[2]))
-        proposal = self.coupling(h, remaining, *summed_up(h, valid, member), shown)
+        member = membership_matrix(labels, valid, z.dtype)
+        at_anchor = None if anchor is None else z.gather(1, anchor.reshape(-1, 1, 1).expand(-1, 1, z.shape[2]))
+        coupled = self.coupling(z, remaining, *cluster_means_and_proportions(z, valid, member), at_anchor)
         transport_steps = self.config.sinkhorn_steps if self.config.e_step == "transport" else 0
-        mixed: Mixed = self.mixing(h, valid, proposal, steps=self.config.em_steps, transport_steps=transport_steps)
-        logits = self.membership(h, self.mixing.claims(h, mixed), mixed)
-        return Found(logits, self._context(h, remaining, logits, mixed), mixed)
+        mixed: Mixed = self.mixing(z, valid, coupled, steps=self.config.em_steps, transport_steps=transport_steps)
+        logits = self.membership(z, self.mixing.pair_logits(z, mixed), mixed)
+        return Pass(logits, self._pool_context(z, remaining, logits, mixed), mixed)
 
-    def _context(self, h: Tensor, remaining: Tensor, logits: Tensor, mixed: Mixed) -> Float[Tensor, "B P"] | None:
-        """What the density head reads: means of several things over the points, by how much they are members."""
+    def _pool_context(self, z: Tensor, remaining: Tensor, logits: Tensor, mixed: Mixed) -> Float[Tensor, "B P"] | None:
+        """Pool the input of the density head over the points, weighted by membership."""
         if self.pool is None or self.describe is None:
             return None
         weight = torch.sigmoid(logits) * remaining
         weight = (weight / weight.sum(dim=1, keepdim=True).clamp(min=1e-6)).unsqueeze(1)
         own = mixed.mean[:, :1]
-        context: Tensor = self.describe(torch.cat((own, weight @ (h - own).square(), weight @ self.pool(h)), dim=2))
+        context: Tensor = self.describe(torch.cat((own, weight @ (z - own).square(), weight @ self.pool(z)), dim=2))
         return context.squeeze(1)
 
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:
-        """Membership and surprise of the cluster that comes next, where some true clusters count as found already."""
-        # Dropout knows no generator of its own.
+        """Compute membership and density loss of the next cluster, given some true clusters as found."""
+        # Dropout takes no generator.
         with seeded_from(generator) if self.config.dropout else nullcontext():
             x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
-            h = self.lifted(self.seen_in_training(x, batch.valid, generator))
+            z = self.embed_points(self.encode_for_training(x, batch.valid, generator))
             true = batch.labels.masked_fill(~batch.valid, -1)
             return (
-                self._loss_at_moments(x, h, true, generator)
+                self._loss_of_prefixes(x, z, true, generator)
                 if self.config.prefixes_per_set
-                else self._loss_in_turn(x, h, true, generator)
+                else self._loss_of_sequence(x, z, true, generator)
             )
 
-    def _loss_at_moments(
-        self, x: Float[Tensor, "B N D"], h: Float[Tensor, "B N E"], true: Int[Tensor, "B N"], generator: Generator
+    def _loss_of_prefixes(
+        self, x: Float[Tensor, "B N D"], z: Float[Tensor, "B N E"], true: Int[Tensor, "B N"], generator: Generator
     ) -> Loss:
-        """Loss of the next cluster after as many as chance has it."""
-        h, true, x = (part.repeat_interleave(self.config.prefixes_per_set, dim=0) for part in (h, true, x))
-        order = order_of_clusters(true, generator)
-        # With strays there is one moment more: all clusters are found, and nothing else is left.
+        """Compute the loss of the next cluster after random prefixes of the sequence of clusters."""
+        z, true, x = (part.repeat_interleave(self.config.prefixes_per_set, dim=0) for part in (z, true, x))
+        order = random_cluster_order(true, generator)
+        # With leftovers there is one more prefix: all clusters are found, and only leftovers remain.
         count = (order >= 0).sum(dim=1) + int(self.config.leftover_fraction > 0)
-        passed = (torch.rand(len(h), generator=generator, device=generator.device).to(h.device) * count).long()
-        return self._next_loss(x, h, true, (order >= 0) & (order < passed.unsqueeze(1)), generator)[0]
+        passed = (torch.rand(len(z), generator=generator, device=generator.device).to(z.device) * count).long()
+        return self._next_loss(x, z, true, (order >= 0) & (order < passed.unsqueeze(1)), generator)[0]
 
-    def _loss_in_turn(
-        self, x: Float[Tensor, "B N D"], h: Float[Tensor, "B N E"], true: Int[Tensor, "B N"], generator: Generator
+    def _loss_of_sequence(
+        self, x: Float[Tensor, "B N D"], z: Float[Tensor, "B N E"], true: Int[Tensor, "B N"], generator: Generator
     ) -> Loss:
-        """Loss of all clusters, from the first to the last, the true one being taken out each time."""
-        found = torch.zeros((len(h), int(true.max()) + 1), dtype=torch.bool, device=h.device)
+        """Compute the loss of all clusters from the first to the last, removing the true one each time."""
+        found = torch.zeros((len(z), int(true.max()) + 1), dtype=torch.bool, device=z.device)
         losses = []
         while not bool(found.gather(1, true.clamp(min=0)).logical_or(true < 0).all()):
             open_sets = (~found.gather(1, true.clamp(min=0)) & (true >= 0)).any(dim=1).nonzero().squeeze(1)
-            loss, chosen = self._next_loss(x[open_sets], h[open_sets], true[open_sets], found[open_sets], generator)
-            losses.append((loss, len(open_sets) / len(h)))
+            loss, chosen = self._next_loss(x[open_sets], z[open_sets], true[open_sets], found[open_sets], generator)
+            losses.append((loss, len(open_sets) / len(z)))
             found[open_sets] |= one_hot(chosen, found.shape[1]).bool()
         names = losses[0][0].parts
         return Loss(
-            torch.stack([loss.total * share for loss, share in losses]).sum(),
-            {name: sum(loss.parts[name] * share for loss, share in losses) for name in names},
+            torch.stack([loss.total * fraction for loss, fraction in losses]).sum(),
+            {name: sum(loss.parts[name] * fraction for loss, fraction in losses) for name in names},
         )
 
     def _next_loss(
         self,
         x: Float[Tensor, "B N D"],
-        h: Float[Tensor, "B N E"],
+        z: Float[Tensor, "B N E"],
         true: Int[Tensor, "B N"],
         found: Bool[Tensor, "B K"],
         generator: Generator,
     ) -> tuple[Loss, Int[Tensor, " B"]]:
-        """Loss of the next cluster of each set, and which one that is; true labels are -1 where there is no point."""
+        """Compute the loss of the next cluster of each set, and which one it is; true labels are -1 in padding."""
         valid = true >= 0
         is_found = found.gather(1, true.clamp(min=0)) & valid
-        known = is_found & ~self._strays(true, generator) if self.config.leftover_fraction else is_found
+        known = is_found & ~self._sample_leftovers(true, generator) if self.config.leftover_fraction else is_found
         remaining = valid & ~known
         anchor = None
         if self.config.filtering == "anchored":
-            draws = torch.rand(true.shape, generator=generator, device=generator.device).to(h.device)
-            anchor = draws.masked_fill(~remaining, -1.0).argmax(dim=1)
-        now = self.find(h, valid, true.masked_fill(~known, -1), anchor)
-        # Strays are members of nothing that is to come: where there is nothing else, no point is to be taken.
+            keys = torch.rand(true.shape, generator=generator, device=generator.device).to(z.device)
+            anchor = keys.masked_fill(~remaining, -1.0).argmax(dim=1)
+        result = self.find_cluster(z, valid, true.masked_fill(~known, -1), anchor)
+        # Leftovers are not members of the next cluster: if only they remain, no point is to be taken.
         member = one_hot(true.clamp(min=0), found.shape[1]) * (valid & ~is_found).unsqueeze(2)
         size = member.sum(dim=1)
-        # Of all clusters at once: the sum over points of log(1 + exp(logit)) is theirs together.
-        common = (softplus(now.logits) * remaining).sum(dim=1, keepdim=True)
-        own = torch.einsum("bn,bnk->bk", now.logits, member.to(h.dtype))
+        # Of all clusters at once: the sum over points of log(1 + exp(logit)) is common to them.
+        common = (softplus(result.logits) * remaining).sum(dim=1, keepdim=True)
+        own = torch.einsum("bn,bnk->bk", result.logits, member.to(z.dtype))
         membership = (common - own) / remaining.sum(dim=1, keepdim=True).clamp(min=1)
-        surprise = torch.zeros_like(membership)
-        if self.density is not None and now.context is not None:
-            log_prob = self.density.log_prob(x, now.context, generator)
-            surprise = -torch.einsum("bn,bnk->bk", log_prob, member.to(h.dtype)) / size.clamp(min=1)
-        total = membership + self.config.nll_weight * surprise
+        nll = torch.zeros_like(membership)
+        if self.density is not None and result.context is not None:
+            log_prob = self.density.log_prob(x, result.context, generator)
+            nll = -torch.einsum("bn,bnk->bk", log_prob, member.to(z.dtype)) / size.clamp(min=1)
+        total = membership + self.config.nll_weight * nll
         if anchor is None:
             chosen = total.masked_fill(size == 0, torch.inf).argmin(dim=1, keepdim=True)
         else:
             chosen = true.gather(1, anchor.unsqueeze(1)).clamp(min=0)
         parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
         if self.density is not None:
-            parts["surprise"] = float(surprise.detach().gather(1, chosen).mean())
+            parts["nll"] = float(nll.detach().gather(1, chosen).mean())
         return Loss(total.gather(1, chosen).mean(), parts), chosen.squeeze(1)
 
-    def _strays(self, true: Int[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
-        """Which points would be left over, a random share of each set."""
-        # One place after the other, so that padding at the end leaves the points with the draws that they have.
-        draws = torch.rand((true.shape[1] + 1, len(true)), generator=generator, device=generator.device).to(true.device)
-        return (draws[1:] < self.config.leftover_fraction * draws[:1]).T
+    def _sample_leftovers(self, true: Int[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
+        """Sample which points of found clusters are left over, a random fraction of each set."""
+        # Position by position, so that padding does not change the random numbers of the points.
+        uniform = torch.rand((true.shape[1] + 1, len(true)), generator=generator, device=generator.device)
+        uniform = uniform.to(true.device)
+        return (uniform[1:] < self.config.leftover_fraction * uniform[:1]).T
 
-    def filter_embedded(
+    def filter_encoded(
         self, x: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
-        """Find clusters of all sets side by side until no point is left in any."""
-        h = self.lifted(x)
+        """Find clusters of all sets side by side until no point is left."""
+        z = self.embed_points(x)
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
-        # Sets share the random numbers, and all are drawn beforehand, lest one set depend on its neighbours.
-        n_draws = self.config.max_passes if self.config.filtering == "anchored" else 0
-        uniform = torch.rand(n_draws, generator=generator, device=generator.device).to(h.device)
+        # Sets share the random numbers, all sampled in advance, so that none depends on the others.
+        n_anchors = self.config.max_passes if self.config.filtering == "anchored" else 0
+        uniform = torch.rand(n_anchors, generator=generator, device=generator.device).to(z.device)
         for number in range(self.config.max_passes):
             active = (valid & (labels < 0)).any(dim=1).nonzero().squeeze(1)
             if len(active) == 0:
                 break
-            here, there, so_far = h[active], valid[active], labels[active]
-            turn = torch.tensor([len(kept[place]) for place in active.tolist()], device=h.device)
-            remaining = there & (so_far < 0)
-            anchor = picked(remaining, uniform[number]) if n_draws else None
-            found = self.find(here, there, so_far, anchor)
-            taken, stray = self._taken(found.logits.masked_fill(~remaining, -torch.inf), remaining, anchor, turn)
-            so_far = torch.where(taken, turn.unsqueeze(1), so_far)
-            if bool(stray.any()):
-                so_far = torch.where(stray, self._nearest(here, there, so_far), so_far)
+            points, mask, assigned = z[active], valid[active], labels[active]
+            turn = torch.tensor([len(kept[position]) for position in active.tolist()], device=z.device)
+            remaining = mask & (assigned < 0)
+            anchor = choose_remaining(remaining, uniform[number]) if n_anchors else None
+            result = self.find_cluster(points, mask, assigned, anchor)
+            logits = result.logits.masked_fill(~remaining, -torch.inf)
+            taken, leftover = self._split_remaining(logits, remaining, anchor, turn)
+            assigned = torch.where(taken, turn.unsqueeze(1), assigned)
+            if bool(leftover.any()):
+                assigned = torch.where(leftover, self._nearest(points, mask, assigned), assigned)
             if self.config.update_previous:  # AMCP*
-                so_far = torch.where(so_far >= 0, self._nearest(here, there, so_far), so_far)
-            labels[active] = so_far
+                assigned = torch.where(assigned >= 0, self._nearest(points, mask, assigned), assigned)
+            labels[active] = assigned
             for row in taken.any(dim=1).nonzero().squeeze(1).tolist():
-                kept[int(active[row])].append(_state_of(found, row, int(turn[row])))
+                kept[int(active[row])].append(_pass_state(result, row, int(turn[row])))
         if self._by_centres and self.config.decoding == "robust":
-            labels = self._settled(h, valid, labels)
+            labels = self._reassign(z, valid, labels)
         return [
-            self._summarised(states, h[place], valid[place], labels[place]) if states else {}
-            for place, states in enumerate(kept)
+            self._stack_states(states, z[position], valid[position], labels[position]) if states else {}
+            for position, states in enumerate(kept)
         ]
 
-    def _taken(
+    def _split_remaining(
         self,
         logits: Float[Tensor, "B N"],
         remaining: Bool[Tensor, "B N"],
         anchor: Int[Tensor, " B"] | None,
         turn: Int[Tensor, " B"],
     ) -> tuple[Bool[Tensor, "B N"], Bool[Tensor, "B N"]]:
-        """Who is in the new cluster, and who is a stray that goes to one that is found; always somebody is either."""
+        """Return the members of the new cluster and the leftovers, which go to clusters found; never neither."""
         taken = logits > 0
-        asked_for, likeliest = remaining, (logits == logits.amax(dim=1, keepdim=True)) & remaining
+        targets, likeliest = remaining, (logits == logits.amax(dim=1, keepdim=True)) & remaining
         if anchor is not None:
-            asked_for = one_hot(anchor, logits.shape[1]).bool()
-        # Only a network that was shown strays can say that nobody else is left, and the first pass has none.
-        refused = (~(taken & asked_for).any(dim=1) & (turn > 0) & (self.config.leftover_fraction > 0)).unsqueeze(1)
-        certain = likeliest if anchor is None else likeliest | asked_for
-        return (taken | certain) & ~refused, asked_for & refused
+            targets = one_hot(anchor, logits.shape[1]).bool()
+        # Only a network trained with leftovers can tell that nothing else remains, and never in the first pass.
+        rejected = (~(taken & targets).any(dim=1) & (turn > 0) & (self.config.leftover_fraction > 0)).unsqueeze(1)
+        certain = likeliest if anchor is None else likeliest | targets
+        return (taken | certain) & ~rejected, targets & rejected
 
     def _nearest(
-        self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
+        self, z: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
     ) -> Int[Tensor, "B N"]:
-        """Of the found clusters, the one that claims each point most."""
-        centre, share = self._centres(h, valid, members_of(labels, valid, h.dtype))
-        nearest: Tensor = (self.mixing.pair_scores(h, centre) + log_mass(share).unsqueeze(1)).argmax(dim=2)
+        """Return the cluster found with the highest score for each point."""
+        centre, proportion = self._centres(z, valid, membership_matrix(labels, valid, z.dtype))
+        nearest: Tensor = (self.mixing.pair_scores(z, centre) + log_mass(proportion).unsqueeze(1)).argmax(dim=2)
         return nearest
 
-    def _settled(
-        self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
+    def _reassign(
+        self, z: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
     ) -> Int[Tensor, "B N"]:
-        """Points that moved to the clusters that claim them most, again and again: mixing, now that all are found."""
-        for _ in range(MOST_MOVES):
-            moved = torch.where(labels >= 0, self._nearest(h, valid, labels), labels)
+        """Move points to the clusters with the highest score until nothing changes: mixing, once all are found."""
+        for _ in range(MAX_MOVES):
+            moved = torch.where(labels >= 0, self._nearest(z, valid, labels), labels)
             if torch.equal(moved, labels):
                 break
             labels = moved
         return labels
 
     def _centres(
-        self, h: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
+        self, z: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
     ) -> tuple[Float[Tensor, "B K E"], Float[Tensor, "B K"]]:
-        """References of clusters as their members alone would have them, and their shares of all points."""
-        mean, share = summed_up(h, valid, member)
-        return self.mixing.decode(self.coupling.as_reference(mean)), share
+        """Compute the references of clusters from their members alone, and their proportions."""
+        mean, proportion = cluster_means_and_proportions(z, valid, member)
+        return self.mixing.decode(self.coupling.as_reference(mean)), proportion
 
-    def _summarised(
-        self, states: Sequence[dict[str, Tensor]], h: Float[Tensor, "N E"], valid: Tensor, labels: Int[Tensor, " N"]
+    def _stack_states(
+        self, states: Sequence[dict[str, Tensor]], z: Float[Tensor, "N E"], valid: Tensor, labels: Int[Tensor, " N"]
     ) -> Passes:
-        """What is kept of all passes over one set: every pass knows as many references, some of them none."""
+        """Stack the states of all passes over one set, padded to one number of references."""
         passes = len(states)
         for state in states:
             missing = passes - len(state["offset"])
             state["reference"] = pad(state["reference"], (0, 0, 0, missing))
-            state["offset"] = pad(state["offset"], (0, missing), value=NEVER)
+            state["offset"] = pad(state["offset"], (0, missing), value=LOG_ZERO)
         stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
-        member = one_hot(labels.clamp(min=0), passes).to(h.dtype) * (labels >= 0).unsqueeze(1)
-        centre, _ = self._centres(h.unsqueeze(0), valid.unsqueeze(0), member.unsqueeze(0))
+        member = one_hot(labels.clamp(min=0), passes).to(z.dtype) * (labels >= 0).unsqueeze(1)
+        centre, _ = self._centres(z.unsqueeze(0), valid.unsqueeze(0), member.unsqueeze(0))
         return stacked | {"centre": centre.squeeze(0), "count": member.sum(dim=0).long()}
 
-    def claims(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Logits by which each pass, by itself, would take each embedded point."""
-        h = self.lifted(x).expand(len(extras["turn"]), -1, -1)
+    def membership_logits(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Compute the logits with which each pass, by itself, would take each encoded point."""
+        z = self.embed_points(x).expand(len(extras["turn"]), -1, -1)
         mixed = Mixed(*(extras[name] for name in ("reference", "offset", "background", "level", "state")))
-        logits: Tensor = self.membership(h, self.mixing.claims(h, mixed), mixed)
+        logits: Tensor = self.membership(z, self.mixing.pair_logits(z, mixed), mixed)
         return logits.T
 
     @property
     def _by_centres(self) -> bool:
-        """Whether clusters compete for the points by their references alone."""
+        """Whether clusters compete for points by their references alone."""
         return not self._has_posteriors and (self.config.update_previous or self.config.decoding == "robust")
 
     @property
-    def _compete(self) -> bool:
-        return super()._compete or self._by_centres or self.config.leftover_fraction > 0
+    def _keeps_weights(self) -> bool:
+        return super()._keeps_weights or self._by_centres or self.config.leftover_fraction > 0
 
-    def _belonging(self, x: Float[Tensor, "N X"], found: Clustering) -> Float[Tensor, "N K"]:
-        extras = found.extras
+    def _memberships(self, x: Float[Tensor, "N X"], clustering: Clustering) -> Float[Tensor, "N K"]:
+        extras = clustering.extras
         if not self._by_centres:
-            belonging = super()._belonging(x, found)
+            memberships = super()._memberships(x, clustering)
             if self._has_posteriors or not self.config.leftover_fraction:
-                return belonging
-            is_stray = (self.claims(x, extras) <= 0).all(dim=1, keepdim=True)
-            return torch.where(is_stray, self._by_distance(x, extras), belonging)
-        return self._by_distance(x, extras)
+                return memberships
+            is_leftover = (self.membership_logits(x, extras) <= 0).all(dim=1, keepdim=True)
+            return torch.where(is_leftover, self._reference_memberships(x, extras), memberships)
+        return self._reference_memberships(x, extras)
 
-    def _by_distance(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Memberships by how near embedded points are to the clusters' references, and by the shares of these."""
-        scores = self.mixing.pair_scores(self.lifted(x).unsqueeze(0), extras["centre"].unsqueeze(0))
-        belonging: Tensor = (scores.squeeze(0) + extras["log_share"]).softmax(dim=1)
-        return belonging
+    def _reference_memberships(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
+        """Compute memberships from the scores of encoded points with the clusters' references and their weights."""
+        scores = self.mixing.pair_scores(self.embed_points(x).unsqueeze(0), extras["centre"].unsqueeze(0))
+        memberships: Tensor = (scores.squeeze(0) + extras["log_share"]).softmax(dim=1)
+        return memberships
 
-    def _components(
-        self, x: Float[Tensor, "N D"], shown: Float[Tensor, "S D"], passes: Passes, generator: Generator
+    def _refine(
+        self, x: Float[Tensor, "N D"], sampled: Float[Tensor, "S D"], passes: Passes, generator: Generator
     ) -> dict[str, Tensor]:
         if not self._by_centres:
-            return super()._components(x, shown, passes, generator)
+            return super()._refine(x, sampled, passes, generator)
         count = passes["count"]
         large = count >= (self.config.min_cluster_size if self.config.decoding == "robust" else 1)
         large |= (count == count.max()) & ~large.any()
-        return super()._components(x, shown, {name: value[large] for name, value in passes.items()}, generator)
+        return super()._refine(x, sampled, {name: value[large] for name, value in passes.items()}, generator)
 
     def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> AmcpConfig:
-        """The configuration with the smallest clusters that do best, where these are a matter of choice."""
+        """Return the configuration with the minimum cluster size that scores best, where references decide alone."""
         if not self._by_centres or self.config.decoding != "robust":
             return self.config
         before = self.config
         means = {}
-        for smallest in SMALLEST:
-            self.config = replace(before, min_cluster_size=smallest)
+        for size in MIN_CLUSTER_SIZES:
+            self.config = replace(before, min_cluster_size=size)
             scores = []
             for batch in batches:
-                found = self.cluster_sets(batch.x, batch.valid, Generator(batch.x.device).manual_seed(0))
-                for one, labels, valid in zip(found, batch.labels, batch.valid, strict=True):
+                clusterings = self.cluster_sets(batch.x, batch.valid, Generator(batch.x.device).manual_seed(0))
+                for one, labels, valid in zip(clusterings, batch.labels, batch.valid, strict=True):
                     scores.append(score(labels[valid], one.labels[valid]))
-            means[smallest] = sum(scores) / len(scores)
+            means[size] = sum(scores) / len(scores)
         self.config = before
-        return replace(before, min_cluster_size=max(means, key=lambda smallest: means[smallest]))
+        return replace(before, min_cluster_size=max(means, key=lambda size: means[size]))
 
-    def describe_sets(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
-        """What describes the cluster of each set's first point, or the one that the network finds the easiest."""
+    def cluster_contexts(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
+        """Compute the context of the cluster of each set's first point or, without anchors, of any cluster."""
         first = torch.zeros(len(x), dtype=torch.int64, device=x.device)
         none = torch.full_like(valid, -1, dtype=torch.int64)
         anchor = first if self.config.filtering == "anchored" else None
-        context = self.find(self.lifted(self.embedded(x, valid)), valid, none, anchor).context
+        context = self.find_cluster(self.embed_points(self.encode(x, valid)), valid, none, anchor).context
         if context is None:
-            raise ConfigError("A network without a density head describes no clusters.")
+            raise ConfigError("A network without a density has no contexts.")
         return context
 
 
-def _state_of(found: Found, row: int, turn: int) -> dict[str, Tensor]:
-    """What is kept of a pass over one set."""
-    mixed = found.mixed
+def _pass_state(result: Pass, row: int, turn: int) -> dict[str, Tensor]:
+    """Return what is kept of a pass over one set."""
+    mixed = result.mixed
     state = {
         "reference": mixed.mean[row, : turn + 1],
         "offset": mixed.offset[row, : turn + 1],
@@ -376,6 +375,38 @@ def _state_of(found: Found, row: int, turn: int) -> dict[str, Tensor]:
         "state": mixed.state[row],
         "turn": torch.tensor(turn, device=mixed.mean.device),
     }
-    if found.context is not None:
-        state["context"] = found.context[row]
+    if result.context is not None:
+        state["context"] = result.context[row]
     return state
+
+
+def membership_matrix(
+    labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"], dtype: torch.dtype
+) -> Float[Tensor, "B N K"]:
+    """Return one where a point is in a cluster; there is at least one cluster, possibly empty."""
+    known = valid & (labels >= 0)
+    return one_hot(labels.clamp(min=0)).to(dtype) * known.unsqueeze(2)
+
+
+def cluster_means_and_proportions(
+    z: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], member: Float[Tensor, "B N K"]
+) -> tuple[Float[Tensor, "B K E"], Float[Tensor, "B K"]]:
+    """Compute the mean of each cluster and its proportion of the points."""
+    count = member.sum(dim=1)
+    mean = member.mT @ z / count.clamp(min=1).unsqueeze(2)
+    return mean, count / valid.sum(dim=1, keepdim=True).clamp(min=1)
+
+
+def choose_remaining(remaining: Bool[Tensor, "B N"], uniform: Float[Tensor, ""]) -> Int[Tensor, " B"]:
+    """Choose one remaining point of each set, given a uniform number between 0 and 1."""
+    count = remaining.sum(dim=1)
+    rank = (uniform * count).long().minimum(count - 1)
+    return (remaining.cumsum(dim=1) > rank.unsqueeze(1)).byte().argmax(dim=1)
+
+
+def random_cluster_order(true: Int[Tensor, "B N"], generator: Generator) -> Int[Tensor, "B K"]:
+    """Return the rank of each cluster in a random order of those that a set has; -1 for the others."""
+    member = one_hot(true.clamp(min=0)) * (true >= 0).unsqueeze(2)
+    present = member.sum(dim=1) > 0
+    keys = torch.rand(present.shape, generator=generator, device=generator.device).to(true.device)
+    return keys.masked_fill(~present, 2.0).argsort(dim=1).argsort(dim=1).masked_fill(~present, -1)

@@ -34,8 +34,8 @@ class DacConfig(FilteringConfig):
     anchor_position: Literal["input", "latent"] = "input"
     """Whether points attend to the anchor before the encoder (the authors' code) or after it (the paper)."""
     anchoring: Literal["shown", "compared"] = "shown"
-    """Whether points only attend to the anchor, as published, or products of their features with the anchor's are added:
-    without these, networks for many features hardly learn which points resemble the anchor."""
+    """Whether points only attend to the anchor, as published, or products of their features with its features are also
+    added, without which networks for many features hardly learn which points resemble the anchor."""
     anchors: int = 1
     """Anchors per set and training step; with latent anchors the encoder runs once for all of them."""
     likelihood: Likelihood = "gaussian"

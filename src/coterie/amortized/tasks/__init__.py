@@ -1,1 +1,1 @@
-"""Samplers of labelled data sets that set networks are trained on."""
+"""Tasks that networks are trained on: labelled sets of the user, sets from classes of elements, synthetic sets."""

@@ -1,4 +1,4 @@
-"""Sets that somebody has sorted already."""
+"""Labelled tasks of the user: tables, images or folders, split into training and held-out tasks."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,39 +10,39 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 
-from coterie.amortized.features import encode_tasks, pairs_of
+from coterie.amortized.features import encode_tasks, read_tasks
 from coterie.amortized.tasks.classes import ImageTasks
 from coterie.errors import InputError
-from coterie.tables.readers.images import read_image_classes
 from coterie.images import resize_labelled_images
 from coterie.nn.model import TaskBatch, TaskSampler
 from coterie.tables.encoder import Scaling
+from coterie.tables.readers.images import read_image_classes
 from coterie.tables.table import Table
 
 LEAST_SCALE = 1e-5
-"""Standard deviation below which a feature counts as constant: what is left is rounding."""
+"""Standard deviation below which a feature is constant up to rounding."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class ListedTasks:
-    """Labelled sets in memory, of any sizes; every draw shows a set in another way.
+    """Labelled sets in memory, of any sizes, augmented whenever they are sampled.
 
-    Of each set some clusters are left out and of the others some points, so that the number and the sizes of clusters
-    vary; ``turned`` also turns the set around its mean, for features that have no meaning of their own, and
-    ``standardised`` brings what is left to the scale that whole sets have.
+    Some clusters of a set are left out, and some points of the others, so that the number and sizes of clusters vary;
+    ``random_rotations`` also rotates the set around its mean, for features without a meaning of their own, and
+    ``standardised`` standardises what is left.
     """
 
     sets: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]
-    """Points, and the cluster of each."""
+    """Points and the cluster of each."""
     max_points: int = 300
-    """Most points of a set that are shown."""
-    varied: bool = True
-    """Whether clusters are left out."""
-    turned: bool = True
-    """Whether sets are turned."""
+    """Largest number of points of a sampled set."""
+    drop_clusters: bool = True
+    """Whether some clusters are left out."""
+    random_rotations: bool = True
+    """Whether sets are rotated."""
     standardised: bool = False
-    """Whether what is shown has mean zero and standard deviation one in every feature that varies."""
+    """Whether sampled sets have mean zero and standard deviation one in every feature that varies."""
 
     def __post_init__(self) -> None:
         if not self.sets or any(len(x) != len(labels) or len(x) == 0 for x, labels in self.sets):
@@ -57,31 +57,31 @@ class ListedTasks:
             )
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        """Draw that many sets, the same one more than once if there are fewer."""
+        """Sample that many sets, some of them repeatedly if there are fewer."""
         picks = torch.randint(len(self.sets), (batch_size,), generator=generator)
-        return padded([self._shown(int(pick), generator) for pick in picks])
+        return pad_tasks([self._sample_one(int(pick), generator) for pick in picks])
 
-    def _shown(self, pick: int, generator: Generator) -> tuple[Tensor, Tensor]:
+    def _sample_one(self, pick: int, generator: Generator) -> tuple[Tensor, Tensor]:
         x, labels = self.sets[pick]
         names, labels = torch.unique(labels, return_inverse=True)
-        if self.varied:
+        if self.drop_clusters:
             kept = torch.rand(len(names), generator=generator) < torch.rand((), generator=generator)
             kept[torch.randint(len(names), (), generator=generator)] = True
             x, labels = x[kept[labels]], labels[kept[labels]]
         chosen = torch.randperm(len(x), generator=generator)[: self.max_points]
         x, labels = x[chosen], labels[chosen]
-        if self.turned:
-            turn, _ = torch.linalg.qr(torch.randn((x.shape[1], x.shape[1]), generator=generator))
+        if self.random_rotations:
+            rotation, _ = torch.linalg.qr(torch.randn((x.shape[1], x.shape[1]), generator=generator))
             centre = x.mean(dim=0)
-            x = (x - centre) @ turn + centre
+            x = (x - centre) @ rotation + centre
         if self.standardised:
             scale = x.std(dim=0, correction=0)
             x = (x - x.mean(dim=0)) / torch.where(scale > LEAST_SCALE, scale, 1.0)
         return x, labels
 
 
-def padded(tasks: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]) -> TaskBatch:
-    """Sets of different sizes as one batch."""
+def pad_tasks(tasks: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]) -> TaskBatch:
+    """Pad sets of different sizes to one batch."""
     longest = max(len(labels) for _, labels in tasks)
     x = torch.zeros((len(tasks), longest, tasks[0][0].shape[1]))
     labels = torch.zeros((len(tasks), longest), dtype=torch.int64)
@@ -94,145 +94,147 @@ def padded(tasks: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]) -> T
 
 
 HELD_OUT_BATCHES = 4
-"""Batches of held-out sets that the loss is evaluated on."""
-FEWEST_TASKS = 5
-"""Of fewer tasks none is held out."""
-FEWEST_CLASSES = 10
-"""Of fewer classes of images none is held out."""
-SIDE = 28
-"""Pixels along the sides of images to learn from."""
-TURNED_BY, STRETCHED, SHIFTED = 10.0, 0.1, 0.05
-"""How much images are turned, stretched and shifted, in degrees and shares of their size, whenever they are shown."""
+"""Batches of held-out sets for the loss."""
+MIN_TASKS = 5
+"""Least number of tasks for which some are held out."""
+MIN_CLASSES = 10
+"""Least number of image classes for which some are held out."""
+IMAGE_SIZE = 28
+"""Height and width of training images."""
+MAX_DEGREES, MAX_STRETCH, MAX_SHIFT = 10.0, 0.1, 0.05
+"""Largest distortion of training images; the latter two as fractions of the size."""
 
 
 Tasks = TaskSampler | str | Path | Sequence[tuple[Any, npt.ArrayLike] | str | Path]
-"""What ``learn`` takes: something to draw sets from, sorted sets, or folders of sorted images."""
+"""Input of ``learn``: a sampler of sets, labelled sets, or folders of labelled images."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
-class Lessons:
-    """Where the training sets come from, and those that tell how good the network is."""
+class LabelledTasks:
+    """Training tasks of the user, and those for evaluation."""
 
     training: TaskSampler
     fixed: Sequence[TaskBatch]
-    """Sets whose loss is followed."""
+    """Sets for the loss during training."""
     whole: Sequence[TaskBatch]
-    """Sets, one in each batch or more, on which agreement is measured in the end; none if nothing is known of them."""
+    """Whole sets for the final evaluation; empty for a sampler."""
     held_out: int | None
-    """How many tasks, or classes of images, these are of that are not trained on; None for sets without end."""
+    """Number of held-out tasks, or classes of images; None for a sampler."""
     scaling: Scaling
-    """Of columns."""
+    """Scaling of columns."""
     features: list[str] | None = None
-    """Names of the columns."""
+    """Names of the features."""
     image: tuple[int, int, int] | None = None
     """Channels, height and width, if the points are images."""
 
     @property
-    def are_apart(self) -> bool:
-        """Whether the fixed sets show something that was not trained on."""
+    def has_held_out(self) -> bool:
+        """Whether the fixed sets are not trained on."""
         return self.held_out != 0
 
 
-def lessons_from(
+def load_labelled_tasks(
     tasks: Tasks,
     *,
     batch_size: int,
     max_points: int,
     held_out: float,
-    turned: bool,
+    random_rotations: bool,
     scaling: Scaling,
     generator: Generator,
-) -> Lessons:
-    """Make lessons of what a user has: a sampler, sorted tables, or sorted images, which are brought to one size."""
+) -> LabelledTasks:
+    """Load the tasks of the user: a sampler, labelled tables, or labelled images, which are resized."""
     if not 0 <= held_out < 1:
-        raise InputError(f"held_out={held_out} must be a share of the tasks, from 0 to below 1.")
+        raise InputError(f"held_out={held_out} must be a fraction of the tasks: at least 0 and below 1.")
     if isinstance(tasks, TaskSampler):
-        return Lessons(tasks, _drawn(tasks, batch_size, generator), (), None, "none")
-    sets = pairs_of(_read(tasks))
+        return LabelledTasks(tasks, _sample_fixed(tasks, batch_size, generator), (), None, "none")
+    sets = read_tasks(_read_folders(tasks))
     if all(table.image is not None for table, _ in sets):
-        training, testing, apart = _of_images(sets, max_points, held_out, generator)
-        fixed = _drawn(testing or training, batch_size, generator)
+        training, testing, n_held_out = _split_images(sets, max_points, held_out, generator)
+        fixed = _sample_fixed(testing or training, batch_size, generator)
         channels, height, width = training.images.shape[1:]
-        return Lessons(training, fixed, fixed, apart, "none", image=(channels, height, width))
+        return LabelledTasks(training, fixed, fixed, n_held_out, "none", image=(channels, height, width))
     pairs, features = encode_tasks(sets, scaling)
-    varied = ListedTasks(pairs, max_points=max_points, turned=turned, standardised=scaling == "standard")
-    taught, kept = _split(varied, held_out, generator)
-    shown = kept or taught
-    fixed = _drawn(shown, batch_size, generator)
-    whole = [padded([one]) for one in shown.sets]
-    return Lessons(taught, fixed, whole, 0 if kept is None else len(kept.sets), scaling, features)
+    listed = ListedTasks(
+        pairs, max_points=max_points, random_rotations=random_rotations, standardised=scaling == "standard"
+    )
+    taught, tested = _split(listed, held_out, generator)
+    shown = tested or taught
+    fixed = _sample_fixed(shown, batch_size, generator)
+    whole = [pad_tasks([one]) for one in shown.sets]
+    return LabelledTasks(taught, fixed, whole, 0 if tested is None else len(tested.sets), scaling, features)
 
 
-def _read(tasks: Any) -> Any:
-    """The same with the images that are in folders, one sub-folder for each class, in place of these."""
+def _read_folders(tasks: Any) -> Any:
+    """Replace folders by their images and classes, one sub-folder per class."""
     if isinstance(tasks, str | Path):
         tasks = [tasks]
     if not isinstance(tasks, Iterable):
         return tasks
     sets = list(tasks)
-    for place, folder in enumerate(sets):
+    for position, folder in enumerate(sets):
         if isinstance(folder, str | Path):
-            read = read_image_classes(folder, size=(SIDE, SIDE))
-            sets[place] = read.images, read.classes
+            read = read_image_classes(folder, size=(IMAGE_SIZE, IMAGE_SIZE))
+            sets[position] = read.images, read.classes
     return sets
 
 
-def _drawn(tasks: TaskSampler, batch_size: int, generator: Generator) -> list[TaskBatch]:
+def _sample_fixed(tasks: TaskSampler, batch_size: int, generator: Generator) -> list[TaskBatch]:
     return [tasks.sample(batch_size, generator) for _ in range(HELD_OUT_BATCHES)]
 
 
 def _split(tasks: ListedTasks, held_out: float, generator: Generator) -> tuple[ListedTasks, ListedTasks | None]:
-    """Tasks to train on, and tasks to test on unless they are few."""
+    """Split tasks into training and held-out ones; None if they are few."""
     count = len(tasks.sets)
     order = torch.randperm(count, generator=generator).tolist()
-    apart = min(count - 1, max(1, round(held_out * count))) if count >= FEWEST_TASKS and held_out > 0 else 0
-    training, testing = [tasks.sets[i] for i in order[apart:]], [tasks.sets[i] for i in order[:apart]]
+    n_held_out = min(count - 1, max(1, round(held_out * count))) if count >= MIN_TASKS and held_out > 0 else 0
+    training, testing = [tasks.sets[i] for i in order[n_held_out:]], [tasks.sets[i] for i in order[:n_held_out]]
     if not testing:
         return replace(tasks, sets=training), None
-    return replace(tasks, sets=training), replace(tasks, sets=testing, varied=False, turned=False)
+    return replace(tasks, sets=training), replace(tasks, sets=testing, drop_clusters=False, random_rotations=False)
 
 
-def _of_images(
+def _split_images(
     pairs: Sequence[tuple[Table, Tensor]],
     max_points: int,
     held_out: float,
     generator: Generator,
 ) -> tuple[ImageTasks, ImageTasks | None, int]:
-    """Images to train on, images of other classes to test on unless there are few, and how many classes these are."""
+    """Split images by class into training and held-out tasks (None if there are few); count the held-out classes."""
     tables = [table for table, _ in pairs]
     colours = max(1 if table.image is None else table.image[2] for table in tables)
-    images, group = resize_labelled_images(tables, (colours, SIDE, SIDE))
+    images, group = resize_labelled_images(tables, (colours, IMAGE_SIZE, IMAGE_SIZE))
     names, start = [], 0
     for _, labels in pairs:
         names.append(labels + start)
         start += int(labels.max()) + 1
     classes = torch.cat(names)
     order = torch.randperm(start, generator=generator)
-    apart = min(start - 2, max(2, round(held_out * start))) if start >= FEWEST_CLASSES and held_out > 0 else 0
-    tested = torch.isin(classes, order[:apart])
-    training = _image_tasks(images[~tested], classes[~tested], group[~tested], max_points, moved=True)
-    if not apart:
+    n_held_out = min(start - 2, max(2, round(held_out * start))) if start >= MIN_CLASSES and held_out > 0 else 0
+    tested = torch.isin(classes, order[:n_held_out])
+    training = _image_tasks(images[~tested], classes[~tested], group[~tested], max_points, distort=True)
+    if not n_held_out:
         return training, None, 0
-    # Classes of several groups are tested together: those of one group that are held out may be too few for a set.
-    alone = torch.zeros_like(group)[tested]
-    return training, _image_tasks(images[tested], classes[tested], alone, max_points, moved=False), apart
+    # Held-out classes of all groups are tested together: those of one group may be too few for a set.
+    one_group = torch.zeros_like(group)[tested]
+    testing = _image_tasks(images[tested], classes[tested], one_group, max_points, distort=False)
+    return training, testing, n_held_out
 
 
-def _image_tasks(images: Tensor, classes: Tensor, group: Tensor, max_points: int, *, moved: bool) -> ImageTasks:
+def _image_tasks(images: Tensor, classes: Tensor, group: Tensor, max_points: int, *, distort: bool) -> ImageTasks:
     counts = torch.bincount(group)
-    fewest_images = int(counts[counts > 0].min())
-    most_points = min(max_points, fewest_images)
+    most_points = min(max_points, int(counts[counts > 0].min()))
     n_classes = [len(torch.unique(classes[group == one])) for one in torch.unique(group)]
     if min(n_classes) < 2:
-        raise InputError("A task of images shows one class only; give images of at least two classes in each.")
+        raise InputError("A task of images has only one class; give images of at least two classes in each task.")
     return ImageTasks(
         images,
         classes,
         group,
         points=(max(2, most_points // 2), most_points),
         clusters=(2, max(n_classes)),
-        turn_by=TURNED_BY if moved else 0.0,
-        stretched=STRETCHED if moved else 0.0,
-        shifted=SHIFTED if moved else 0.0,
+        max_degrees=MAX_DEGREES if distort else 0.0,
+        max_stretch=MAX_STRETCH if distort else 0.0,
+        max_shift=MAX_SHIFT if distort else 0.0,
     )
