@@ -20,7 +20,8 @@ from benchmarks.baselines.moco import MocoModel
 from benchmarks.baselines.ncp import NcpConfig, NcpModel
 from benchmarks.baselines.set_transformer import ActStConfig, ActStModel, SetTransformerConfig, SetTransformerModel
 from benchmarks.baselines.swav import SwavModel
-from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.abc.config import AttentionBasedConfig
+from coterie.amortized.abc.network import AttentionBasedModel
 from coterie.amortized.amcp.config import AmcpConfig
 from coterie.amortized.amcp.network import AmcpModel
 from coterie.amortized.dac.config import DacConfig
@@ -99,18 +100,18 @@ def _attention_based(**settings: Any) -> Case:
     )
 
 
-TOWER: dict[str, Any] = {"encoder": "mlp", "channels": 4, "hidden": 8, "width": 8}
+SMALL_ENCODER: dict[str, Any] = {"encoder": "mlp", "channels": 4, "projection_hidden": 8, "embedding_dim": 8}
 
 
 def _of_views(kind: type[ClusterModel[Any]], **settings: Any) -> Case:
-    config = kind.Config(4, 3, **(TOWER | settings))
+    config = kind.Config(4, 3, **(SMALL_ENCODER | settings))
     x, noise = _points(), 0.1 * torch.randn(24, 4, generator=seeded(6))
     batch = ViewBatch(x, x + noise, torch.arange(24))
     return Case(lambda: build(kind, config, seeded(2)), batch, x, steps=5, learning_rate=1e-2)
 
 
 def _tcc(**settings: Any) -> Case:
-    return _of_views(TccModel, **({"memory": 16, "rounds": 2} | settings))
+    return _of_views(TccModel, **({"queue_size": 16, "cluster_queue_size": 2} | settings))
 
 
 CASES: dict[tuple[str, str], Case] = {
@@ -139,7 +140,7 @@ CASES: dict[tuple[str, str], Case] = {
     ("attention-based", "encoded"): _attention_based(encoder="mlp", channels=4, n_clusters=2),
     ("attention-based", "drawn"): _attention_based(max_points=8),
     ("cc", "ours"): _of_views(CcModel),
-    ("cc", "linear heads"): _of_views(CcModel, hidden=0),
+    ("cc", "linear heads"): _of_views(CcModel, projection_hidden=0),
     ("clam", "euclidean"): _clam(weighting="learned"),
     ("clam", "cosine"): _clam(metric="cosine", weighting="learned"),
     ("clam", "manhattan"): _clam(metric="manhattan"),
@@ -168,20 +169,25 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
     ("dac", "framed beside"): _dac(principal=2, principal_beside=True, filtering="anchored", density="none"),
-    ("mice", "ours"): _of_views(MiceModel, memory=16),
-    ("mice", "refreshed"): _of_views(MiceModel, memory=16, refreshed_every=2, gate_temperature=0.5),
-    ("moco", "ours"): _of_views(MocoModel, memory=16),
-    ("moco", "linear projection"): _of_views(MocoModel, memory=16, hidden=0),
+    ("mice", "ours"): _of_views(MiceModel, queue_size=16),
+    ("mice", "refreshed"): _of_views(MiceModel, queue_size=16, refreshed_every=2, gate_temperature=0.5),
+    ("moco", "ours"): _of_views(MocoModel, queue_size=16),
+    ("moco", "linear projection"): _of_views(MocoModel, queue_size=16, projection_hidden=0),
     ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
     ("swav", "ours"): _of_views(SwavModel, frozen_steps=0),
-    ("swav", "linear projection"): _of_views(SwavModel, frozen_steps=0, hidden=0),
+    ("swav", "linear projection"): _of_views(SwavModel, frozen_steps=0, projection_hidden=0),
     ("tcc", "ours"): _tcc(),
     ("tcc", "faithful"): _tcc(
-        hidden=0, sharpness=1.0, temperature=1.0, cluster_temperature=1.0, even="rows", assigned_weight=0.0
+        projection_hidden=0,
+        assignment_temperature=1.0,
+        temperature=1.0,
+        cluster_temperature=1.0,
+        balance="per_sample",
+        sinkhorn_weight=0.0,
     ),
-    ("tcc", "draws"): _tcc(representation="draws", perturbed=0.0),
-    ("tcc", "draws alone are told apart"): _tcc(sees_rows=False),
+    ("tcc", "gumbel"): _tcc(aggregation="gumbel", cluster_noise=0.0),
+    ("tcc", "without x"): _tcc(condition_on_x=False),
     ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
 }
 
