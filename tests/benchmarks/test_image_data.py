@@ -1,4 +1,4 @@
-"""Sorted pictures, and embeddings of pictures, where COTERIE_DATA has them."""
+"""Loading the images and embeddings of benchmarks."""
 
 import os
 from io import BytesIO
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks.data import images as pictures
+from benchmarks.data import images as module
 from benchmarks.data.images import load_embeddings, load_images
 from coterie.errors import InputError, MissingExtraError
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_jpegs(path: Path) -> None:
-    """A red picture, and a grey one that has one channel only."""
+    """Write a red image, and a grey one with one channel."""
     files = []
     for colour, mode in (((250, 0, 0), "RGB"), (90, "L")):
         file = BytesIO()
@@ -50,13 +50,13 @@ def test_jpegs_are_decoded(folder: Path) -> None:
     assert [loaded.class_names[label] for label in loaded.classes] == ["red", "grey"]
 
 
-def test_jpegs_without_pillow(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_pillow_raises_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_jpegs(folder / "tiny_imagenet_val_jpeg.npz")
 
     def missing(name: str) -> Any:
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(pictures, "import_module", missing)
+    monkeypatch.setattr(module, "import_module", missing)
     with pytest.raises(MissingExtraError, match="pip install pillow"):
         load_images("tiny-imagenet")
 
@@ -71,8 +71,8 @@ def test_embeddings_are_read(folder: Path) -> None:
     assert loaded.groups.tolist() == [4, 2]
 
 
-def test_refusals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"no pictures are called 'mnist'; there are .*omniglot"):
+def test_missing_data_raises_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match=r"no images are called 'mnist'; there are .*omniglot"):
         load_images("mnist")
     name: Any = "mnist"
     with pytest.raises(InputError, match=r"no embeddings are called 'mnist'; there are .*tiny-imagenet"):
@@ -86,7 +86,7 @@ def test_refusals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="no array 'scale'"):
         load_embeddings("tiny-imagenet")
     monkeypatch.delenv("COTERIE_DATA")
-    with pytest.raises(InputError, match=r"omniglot28.npz is looked for in the folder COTERIE_DATA, which is not set"):
+    with pytest.raises(InputError, match=r"omniglot28.npz is read from the folder COTERIE_DATA, which is not set"):
         load_images("omniglot")
 
 
@@ -101,7 +101,7 @@ def test_refusals(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("tiny-imagenet", (10000, 64, 64, 3), 200, 1),
     ],
 )
-def test_pictures_as_published(name: str, shape: tuple[int, ...], n_classes: int, n_groups: int) -> None:
+def test_images_have_the_published_shapes(name: str, shape: tuple[int, ...], n_classes: int, n_groups: int) -> None:
     loaded = load_images(name)
     assert loaded.images.shape == shape
     assert loaded.images.dtype == np.uint8
@@ -117,7 +117,7 @@ def test_pictures_as_published(name: str, shape: tuple[int, ...], n_classes: int
 
 @needs_data
 @pytest.mark.parametrize("name", ["cifar100-train", "cifar100-test", "tiny-imagenet"])
-def test_embeddings_as_published(name: Any) -> None:
+def test_embeddings_have_the_published_shapes(name: Any) -> None:
     loaded = load_embeddings(name)
     assert loaded.codes.shape == (10000, 1280)
     assert len(np.unique(loaded.classes)) == (200 if name == "tiny-imagenet" else 100)

@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from benchmarks.baselines import weights_path
 from coterie.config import from_dict
-from coterie.judged.candidates.registry import propose
+from coterie.judged.candidates.registry import generate_candidates
 from coterie.judged.judge import Judge
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import SetModel, TaskBatch, build
@@ -64,12 +64,12 @@ def judge(name: str) -> dict[str, Any]:
     """Score the first candidates for a set, and count the clusters of the selected one."""
     tasks = SyntheticPrior(min_points=JUDGED_POINTS, max_points=JUDGED_POINTS, max_features=4, max_clusters=6)
     x = tasks.sample_task(Generator().manual_seed(0)).x.double()
-    proposals = propose(x.numpy(), effort="fast", seed=0)
-    opinions = Judge.of(name).opinions(x.numpy(), proposals)
+    candidates = generate_candidates(x.numpy(), effort="fast", seed=0)
+    scored = Judge.read(name).score(x.numpy(), candidates)
     return {
         "sum_of_points": round(float(x.abs().sum()), DIGITS),
-        "n_clusters": [proposals[opinions.choice()].n_clusters],
-        "logits": [round(value, DIGITS) for value in opinions.logits[:JUDGED_CANDIDATES].tolist()],
+        "n_clusters": [candidates[scored.choose()].n_clusters],
+        "logits": [round(value, DIGITS) for value in scored.logits[:JUDGED_CANDIDATES].tolist()],
     }
 
 

@@ -1,4 +1,4 @@
-"""Table, the one type of input that everything else reads; conversion to it, and the choice of its columns."""
+"""Table, the input of everything else: its type, the conversion of arrays and frames, and the choice of columns."""
 
 import difflib
 import math
@@ -496,13 +496,13 @@ def _take_aside(table: Table, name: str | None, excluded: set[int]) -> tuple[str
     if name is None:
         return None, None
     if name not in table.names and name in table.extra_columns:
-        return name, whole_numbers(table.extra_columns[name])
+        return name, as_integers(table.extra_columns[name])
     position = _find_column(table, name, tuple(table.extra_columns))
     excluded.add(position)
-    return table.names[position], whole_numbers(table.column(position))
+    return table.names[position], as_integers(table.column(position))
 
 
-def whole_numbers(values: Array) -> Array:
+def as_integers(values: Array) -> Array:
     """Convert floats that are all integers to int64, so that an id 7 is not written as 7.0."""
     if values.dtype.kind != "f" or not np.isfinite(values).all():
         return values

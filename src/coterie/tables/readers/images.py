@@ -54,7 +54,7 @@ class ImageClasses:
 @final
 @dataclass(frozen=True)
 class _Header:
-    """What a file says about its image before the pixels are decoded."""
+    """Size and mode of an image, read before its pixels are decoded."""
 
     size: Size
     grey: bool
