@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from coterie.__main__ import main
-from coterie.cli import app
+from coterie.cli import build_app
 
 _PAGE = (Path(__file__).parents[1] / "docs" / "cli.md").read_text(encoding="utf-8")
 _HELP = dict(re.findall(r"<!-- help: (.*?) -->\n```text\n(.*?)```\n", _PAGE, flags=re.DOTALL))
@@ -15,7 +15,7 @@ _SHELL = "".join(re.findall(r"```sh\n(.*?)```\n", _PAGE, flags=re.DOTALL)).split
 
 
 def test_every_command_has_its_help_on_the_page() -> None:
-    names = [command.callback.__name__ for command in app.registered_commands if command.callback is not None]
+    names = [command.name for command in build_app().registered_commands]
     assert list(_HELP) == ["coterie", *(f"coterie {name}" for name in names)]
 
 

@@ -40,6 +40,8 @@ class Option:
     """Type of the value; ``bool`` makes a flag without a value."""
     choices: tuple[str, ...] = ()
     """The values that are allowed; empty for any."""
+    default: str = ""
+    """Value that the method uses if the option is not given, for ``--help``."""
     metavar: str | None = None
     """What stands for the value in ``--help``; by default the choices or the type."""
     former: tuple[str, ...] = ()

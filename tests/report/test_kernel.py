@@ -6,70 +6,59 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coterie.amortized.abc.estimator import AttentionBasedClustering
+from coterie.base import FitDescription
 from coterie.report.formatting import cluster_colours
-from coterie.report.sections import SIDE, STRIP, kernel_pictures
-
-
-class Kernelled:
-    """What a clusterer with a kernel has."""
-
-    def __init__(self, kernel: Any, rows: Any) -> None:
-        self.kernel_, self.kernel_rows_ = kernel, rows
-
-
-def found(labels: Any) -> Any:
-    return SimpleNamespace(labels=labels, top_membership=np.linspace(0.5, 1.0, len(labels)), noun="row")
+from coterie.report.sections import SIDE, STRIP, KernelPanels, kernel_panels
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Pixels of the pictures that are drawn."""
-    pictures: list[Any] = []
+def rendered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Collect the pixels of the panels."""
+    panels: list[Any] = []
 
-    def draw(pixels: Any, *_: float) -> str:
-        pictures.append(pixels)
+    def collect(pixels: Any, *_: float) -> str:
+        panels.append(pixels)
         return ""
 
-    monkeypatch.setattr("coterie.report.sections.image_png", draw)
-    return pictures
+    monkeypatch.setattr("coterie.report.sections.image_png", collect)
+    return panels
 
 
-def test_rows_are_in_the_order_of_their_clusters(drawn: list[Any]) -> None:
+def panels_of(kernel: Any, labels: Any, classes: Any = None) -> KernelPanels:
+    data: Any = SimpleNamespace(labels=labels, own_membership=np.linspace(0.5, 1.0, len(labels)), noun="row")
+    description = FitDescription(kernel=kernel, kernel_rows=np.arange(len(labels)))
+    panels = kernel_panels(description, data, classes, cluster_colours(2))
+    assert panels is not None
+    return panels
+
+
+def test_rows_are_sorted_by_cluster(rendered: list[Any]) -> None:
     labels = np.array([1, 0, 1, 0])
-    kernel = (labels[:, None] == labels).astype(np.float32)
-    pictures = kernel_pictures(Kernelled(kernel, np.arange(4)), found(labels), None, cluster_colours(2))
-    assert pictures is not None
-    assert [panel.title for panel in pictures.panels] == ["predicted"]
-    assert pictures.shown == ""
-    inside = drawn[0][STRIP + 1 :, STRIP + 1 :]
+    panels = panels_of((labels[:, None] == labels).astype(np.float32), labels)
+    assert [panel.title for panel in panels.panels] == ["predicted"]
+    assert panels.shown == ""
+    inside = rendered[0][STRIP + 1 :, STRIP + 1 :]
     assert inside.shape == (4, 4, 3)
-    assert (inside[:2, 2:] == 1).all()  # white: not together
+    assert (inside[:2, 2:] == 1).all()  # white: not in the same cluster
     assert (inside[:2, :2] == inside[0, 0]).all()
     assert (inside[0, 0] < 1).any()
-    assert not np.array_equal(drawn[0][STRIP + 1, 0], drawn[0][-1, 0])  # each cluster has its colour
+    assert not np.array_equal(rendered[0][STRIP + 1, 0], rendered[0][-1, 0])  # each cluster has its colour
 
 
-def test_known_classes_are_compared_with(drawn: list[Any]) -> None:
-    labels = np.array([0, 0, 1])
+def test_known_classes_are_compared(rendered: list[Any]) -> None:
     kernel = np.array([[1, 1, 0], [1, 1, 0], [0, 0, 1]], dtype=np.float32)
-    pictures = kernel_pictures(Kernelled(kernel, np.arange(3)), found(labels), np.array([0, 1, 1]), cluster_colours(2))
-    assert pictures is not None
-    assert [panel.title for panel in pictures.panels] == ["predicted", "known classes", "difference"]
-    difference = drawn[2][STRIP + 1 :, STRIP + 1 :]
-    wrong = (difference < 1).any(axis=2)
-    # The surest row comes first in each cluster: rows 1 and 0, then 2.
+    panels = panels_of(kernel, np.array([0, 0, 1]), np.array([0, 1, 1]))
+    assert [panel.title for panel in panels.panels] == ["predicted", "known classes", "difference"]
+    wrong = (rendered[2][STRIP + 1 :, STRIP + 1 :] < 1).any(axis=2)
+    # The most certain row of each cluster comes first: rows 1 and 0, then 2.
     assert wrong.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
 
 
-def test_of_many_rows_some_are_drawn() -> None:
+def test_many_rows_are_sampled() -> None:
     n = SIDE + 20
-    labels = np.zeros(n, dtype=np.int64)
-    pictures = kernel_pictures(Kernelled(np.eye(n), np.arange(n)), found(labels), None, cluster_colours(1))
-    assert pictures is not None
-    assert pictures.shown == f"{SIDE} of the {n} rows are drawn."
+    assert panels_of(np.eye(n), np.zeros(n, dtype=np.int64)).shown == f"{SIDE} of {n} rows are shown."
 
 
-def test_other_clusterers_have_none() -> None:
-    assert kernel_pictures(object(), found(np.zeros(2, dtype=np.int64)), None, cluster_colours(1)) is None
-    assert kernel_pictures(AttentionBasedClustering(), found(np.zeros(2)), None, cluster_colours(1)) is None
+def test_no_kernel_no_panels() -> None:
+    data: Any = SimpleNamespace()
+    assert kernel_panels(FitDescription(), data, None, cluster_colours(1)) is None

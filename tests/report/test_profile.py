@@ -1,171 +1,139 @@
-"""The numbers that explain clusters, against cases worked out by hand."""
-
-from dataclasses import dataclass, field
-from typing import Any
+"""Statistics that explain clusters, compared with cases worked out by hand."""
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from coterie.report.findings import Findings, cell_text, gather, thinned
-from coterie.report.formatting import enumeration, name_parts, number, percent, short_names, shorten
+from coterie.report.data import ClusteringData, format_cell, sample_rows
+from coterie.report.formatting import enumeration, format_number, format_percent, name_parts, short_names, shorten
 from coterie.report.profile import (
     ClusterProfile,
     Trait,
     cluster_names,
     describe_clusters,
     feature_statistics,
-    telling_features,
+    rank_features,
 )
 from coterie.report.sections import heat_map
-from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table
+from tests.report.pages import GivenClusterer, data_of
 
 
-@dataclass(frozen=True)
-class GivenClusterer:
-    """A clusterer that was told its clusters."""
-
-    labels_: NDArray[np.int64]
-    probabilities_: NDArray[np.float32]
-    prototypes_: NDArray[np.float32]
-    table_: TableEncoder
-    history_: dict[str, list[float]] = field(default_factory=dict)
-    runs_: tuple[dict[str, Any], ...] = ()
-    notes_: tuple[str, ...] = ()
-
-    @property
-    def n_clusters_(self) -> int:
-        return len(self.prototypes_)
-
-    def get_params(self) -> dict[str, Any]:
-        return {}
-
-    def predict(self, _: Table) -> NDArray[np.int64]:
-        return self.labels_
+def data_with(table: Table, labels: list[int], memberships: list[list[float]] | None = None) -> ClusteringData:
+    return data_of(GivenClusterer().fit_given(table, labels, memberships), table)
 
 
-def findings_of(table: Table, labels: list[int], memberships: list[list[float]] | None = None) -> Findings:
-    encoder = TableEncoder("standard").fit(table)
-    Z = encoder.transform(table)
-    k = max(labels) + 1
-    prototypes = np.stack([Z[np.array(labels) == cluster].mean(axis=0) for cluster in range(k)])
-    given = np.eye(k)[labels] if memberships is None else np.array(memberships)
-    return gather(GivenClusterer(np.array(labels), given.astype(np.float32), prototypes, encoder), table, None)
-
-
-def profiles_of(found: Findings) -> tuple[ClusterProfile, ...]:
-    return describe_clusters(found, feature_statistics(found))
+def profiles_of(data: ClusteringData) -> tuple[ClusterProfile, ...]:
+    return describe_clusters(data, feature_statistics(data))
 
 
 def test_effect_is_the_difference_of_means_over_the_pooled_deviation() -> None:
     x = [1.0, 2.0, 3.0, 7.0, 9.0]
-    found = findings_of(as_table(np.column_stack([x, [0, 1, 0, 1, 0]])), [0, 0, 0, 1, 1])
+    data = data_with(as_table(np.column_stack([x, [0, 1, 0, 1, 0]])), [0, 0, 0, 1, 1])
     pooled = np.sqrt((2.0 + 2.0) / 3)
-    statistics = feature_statistics(found)
+    statistics = feature_statistics(data)
     assert statistics.effects[:, 0] == pytest.approx([-6 / pooled, 6 / pooled])
     assert statistics.means[:, 0] == pytest.approx([2.0, 8.0])
     assert statistics.overall[0] == pytest.approx(4.4)
     assert statistics.z_scores[:, 0] == pytest.approx([(2 - 4.4) / np.std(x), (8 - 4.4) / np.std(x)])
 
 
-def test_telling_is_the_share_of_variance_between_clusters() -> None:
+def test_explained_is_the_fraction_of_variance_between_clusters() -> None:
     X = np.array([[0.0, 5.0], [0.0, 6.0], [9.0, 5.0], [9.0, 6.0]])
-    statistics = feature_statistics(findings_of(as_table(X), [0, 0, 1, 1]))
-    assert statistics.telling == pytest.approx([1.0, 0.0])
-    assert telling_features(statistics, 5).tolist() == [0]
+    statistics = feature_statistics(data_with(as_table(X), [0, 0, 1, 1]))
+    assert statistics.explained == pytest.approx([1.0, 0.0])
+    assert rank_features(statistics, 5).tolist() == [0]
 
 
-def test_effect_stays_finite_where_nothing_varies_inside() -> None:
-    found = findings_of(as_table([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]]), [0, 0, 1, 1])
-    assert np.isfinite(feature_statistics(found).effects).all()
-    assert profiles_of(found)[1].name == "high x0"
+def test_effect_is_finite_where_nothing_varies_inside() -> None:
+    data = data_with(as_table([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]]), [0, 0, 1, 1])
+    assert np.isfinite(feature_statistics(data).effects).all()
+    assert profiles_of(data)[1].name == "high x0"
 
 
-def test_large_values_of_little_spread_keep_their_digits() -> None:
+def test_large_values_with_a_small_spread_keep_their_digits() -> None:
     x = 1e9 + np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
-    statistics = feature_statistics(findings_of(as_table(x[:, None]), [0, 0, 0, 1, 1, 1]))
+    statistics = feature_statistics(data_with(as_table(x[:, None]), [0, 0, 0, 1, 1, 1]))
     assert statistics.effects[1, 0] == pytest.approx(10 / 1.0, rel=1e-6)
 
 
-def test_missing_numbers_are_passed_over() -> None:
+def test_missing_numbers_are_ignored() -> None:
     X = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 0.0], [7.0, 1.0], [np.nan, 0.0]])
-    found = findings_of(as_table(X), [0, 0, 0, 1, 1])
-    assert feature_statistics(found).means[:, 0] == pytest.approx([2.0, 7.0])
-    assert cell_text(found.table, 0, 1) == "missing"
+    data = data_with(as_table(X), [0, 0, 0, 1, 1])
+    assert feature_statistics(data).means[:, 0] == pytest.approx([2.0, 7.0])
+    assert format_cell(data.table, 0, 1) == "missing"
 
 
 def test_a_cluster_without_any_value_has_no_mean() -> None:
     X = np.array([[1.0, 0.0], [2.0, 1.0], [np.nan, 0.0], [np.nan, 1.0]])
-    statistics = feature_statistics(findings_of(as_table(X), [0, 0, 1, 1]))
+    statistics = feature_statistics(data_with(as_table(X), [0, 0, 1, 1]))
     assert np.isnan(statistics.means[1, 0])
     assert statistics.effects[:, 0].tolist() == [0.0, 0.0]
 
 
-def test_categories_are_told_by_their_shares() -> None:
+def test_categories_are_described_by_proportions() -> None:
     colour = np.array(["red", "red", "red", "blue", None, "blue"], dtype=object)
     table = Table(("colour", "size"), (colour, np.array([1.0, 2.0, 3.0, 1.0, 2.0, 3.0])))
-    first, second = profiles_of(findings_of(table, [0, 0, 0, 1, 1, 1]))
+    first, second = profiles_of(data_with(table, [0, 0, 0, 1, 1, 1]))
     assert first.name == "colour red"
     trait = first.traits[0]
     assert (trait.label, trait.inside, trait.overall) == ("colour = red", "100%", "50%")
     assert trait.effect == pytest.approx(np.pi)
     assert second.name == "colour blue"
-    assert cell_text(table, 0, 4) == "missing"
+    assert format_cell(table, 0, 4) == "missing"
 
 
-def test_of_two_levels_the_prevailing_one_is_told() -> None:
+def test_the_more_frequent_of_two_levels_is_reported() -> None:
     member = np.array([*["yes"] * 10, *["no"] * 9, "yes"], dtype=object)
-    found = findings_of(Table(("member", "size"), (member, np.arange(20.0) % 10)), [0] * 10 + [1] * 10)
-    first, second = profiles_of(found)
+    data = data_with(Table(("member", "size"), (member, np.arange(20.0) % 10)), [0] * 10 + [1] * 10)
+    first, second = profiles_of(data)
     assert [profile.name for profile in (first, second)] == ["member yes", "member no"]
     assert [(t.label, t.inside) for t in (*first.traits, *second.traits)] == [
         ("member = yes", "100%"),
         ("member = no", "90%"),
     ]
-    assert [found.label(place) for place in sorted(found.unmirrored)] == ["member = yes", "size"]
-    heat = heat_map(found, feature_statistics(found))
+    assert [data.label(i) for i in sorted(data.independent_features)] == ["member = yes", "size"]
+    heat = heat_map(data, feature_statistics(data))
     assert heat is not None
     assert [row.label for row in heat.rows] == ["member = yes"]
 
 
-def test_a_prevailing_level_that_is_rarer_than_elsewhere_is_said_to_be_less() -> None:
+def test_a_frequent_level_that_is_rarer_than_elsewhere_is_less() -> None:
     member = np.array([*["no"] * 20, *["no"] * 6, *["yes"] * 4], dtype=object)
     table = Table(("member", "size"), (member, np.arange(30.0) % 10))
-    assert profiles_of(findings_of(table, [0] * 20 + [1] * 10))[1].name == "less member no"
+    assert profiles_of(data_with(table, [0] * 20 + [1] * 10))[1].name == "less member no"
     booleans = Table(("member", "size"), (member == "yes", np.arange(30.0) % 10))
-    names = [profile.name for profile in profiles_of(findings_of(booleans, [0] * 20 + [1] * 10))]
+    names = [profile.name for profile in profiles_of(data_with(booleans, [0] * 20 + [1] * 10))]
     assert names == ["not member", "more member"]
 
 
-def test_names_prefer_a_frequent_level_to_one_that_is_lacking() -> None:
+def test_names_prefer_frequent_levels_to_absent_ones() -> None:
     city = np.array([*["Oslo", "Lima", "Oslo", "Kyiv"] * 3, *["Rome"] * 9, "Oslo", "Lima", "Kyiv"], dtype=object)
     table = Table(("city", "size"), (city, np.arange(24.0) % 12))
-    first, second = profiles_of(findings_of(table, [0] * 12 + [1] * 12))
+    first, second = profiles_of(data_with(table, [0] * 12 + [1] * 12))
     assert [profile.name for profile in (first, second)] == ["city Oslo", "city Rome"]
     assert first.traits[0].label == "city = Rome"
     assert [(t.label, t.inside) for t in second.traits] == [("city = Rome", "75%"), ("city = Oslo", "8%")]
 
 
-def test_dates_and_booleans_are_written_as_such() -> None:
+def test_dates_and_booleans_are_formatted() -> None:
     days = np.array(["2020-01-01", "2020-01-03", "2021-01-01", "2021-01-05"], dtype="datetime64[us]")
     table = Table(("since", "member"), (days, np.array([True, True, False, False])))
-    first, second = profiles_of(findings_of(table, [0, 0, 1, 1]))
+    first, second = profiles_of(data_with(table, [0, 0, 1, 1]))
     assert {trait.inside for trait in first.traits} == {"2020-01-02", "100%"}
     assert set(second.name.split(", ")) == {"late since", "not member"}
-    assert [cell_text(table, i, 0) for i in (0, 1)] == ["2020-01-01", "yes"]
+    assert [format_cell(table, i, 0) for i in (0, 1)] == ["2020-01-01", "yes"]
     gap = Table(("since",), (np.array(["NaT", "2020-01-01T12:30"], dtype="datetime64[us]"),))
-    assert [cell_text(gap, 0, i) for i in (0, 1)] == ["missing", "2020-01-01 12:30"]
+    assert [format_cell(gap, 0, i) for i in (0, 1)] == ["missing", "2020-01-01 12:30"]
 
 
 def test_typical_row_is_nearest_to_the_prototype() -> None:
-    found = findings_of(as_table([[0.0], [1.0], [2.5], [10.0], [11.0]]), [0, 0, 0, 1, 1])
-    assert profiles_of(found)[0].typical == 1
+    data = data_with(as_table([[0.0], [1.0], [2.5], [10.0], [11.0]]), [0, 0, 0, 1, 1])
+    assert profiles_of(data)[0].typical == 1
 
 
-def test_borderline_rows_are_those_with_the_smallest_lead() -> None:
+def test_borderline_rows_have_the_smallest_margin() -> None:
     memberships = [[0.9, 0.1], [0.6, 0.4], [0.52, 0.48], [0.3, 0.7]]
-    first, second = profiles_of(findings_of(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
+    first, second = profiles_of(data_with(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
     assert [(row.row, row.other) for row in first.borderline] == [(2, 1), (1, 1)]
     assert second.borderline == ()
 
@@ -174,28 +142,28 @@ def trait(column: str, word: str, effect: float = 2.0, inside: str = "1") -> Tra
     return Trait(column, column, effect, inside, "0", word)
 
 
-def test_names_take_two_traits_and_more_while_they_are_equal() -> None:
+def test_names_have_two_traits_and_more_while_they_are_equal() -> None:
     first = [trait("a", "high a"), trait("b", "low b"), trait("c", "high c")]
     second = [trait("a", "high a"), trait("b", "low b"), trait("c", "low c")]
     assert cluster_names([first, second]) == ["high a, low b, high c", "high a, low b, low c"]
     assert cluster_names([first, [trait("z", "low z")]]) == ["high a, low b", "low z"]
 
 
-def test_names_that_stay_equal_are_told_apart_by_a_value() -> None:
+def test_equal_names_get_a_value() -> None:
     names = cluster_names([[trait("a", "low a", inside="1")], [trait("a", "low a", inside="2")]])
     assert names == ["low a (1)", "low a (2)"]
 
 
-def test_names_leave_weak_traits_out() -> None:
+def test_names_ignore_weak_traits() -> None:
     assert cluster_names([[trait("a", "high a", 0.3)], []]) == ["close to the average"] * 2
     assert cluster_names([[]]) == ["all rows"]
 
 
-def test_thinning_is_seeded_and_keeps_small_tables_whole() -> None:
-    assert thinned(5, 10).tolist() == [0, 1, 2, 3, 4]
-    rows = thinned(1000, 100)
+def test_sample_is_seeded_and_keeps_small_tables_whole() -> None:
+    assert sample_rows(5, 10).tolist() == [0, 1, 2, 3, 4]
+    rows = sample_rows(1000, 100)
     assert len(set(rows.tolist())) == 100
-    assert rows.tolist() == thinned(1000, 100).tolist()
+    assert rows.tolist() == sample_rows(1000, 100).tolist()
 
 
 @pytest.mark.parametrize(
@@ -213,13 +181,13 @@ def test_thinning_is_seeded_and_keeps_small_tables_whole() -> None:
         (float("-inf"), "−∞"),
     ],
 )
-def test_number(value: float, text: str) -> None:
-    assert number(value) == text
+def test_format_number(value: float, text: str) -> None:
+    assert format_number(value) == text
 
 
-def test_percent_never_rounds_to_none_or_all() -> None:
-    assert [percent(share) for share in (-0.0, -1e-17, 1 - 1e-12)] == ["0%", "0%", ">99%"]
-    assert [percent(share) for share in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "<1%", "50%", ">99%", "100%"]
+def test_percent_rounds_only_exactly_to_0_and_100() -> None:
+    assert [format_percent(fraction) for fraction in (-0.0, -1e-17, 1 - 1e-12)] == ["0%", "0%", ">99%"]
+    assert [format_percent(fraction) for fraction in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "<1%", "50%", ">99%", "100%"]
 
 
 def test_shortening() -> None:

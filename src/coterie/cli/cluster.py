@@ -1,222 +1,161 @@
-"""``coterie cluster``: read, fit, write, and tell."""
+"""``coterie cluster``: read, fit, write, and print a summary."""
 
 import math
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
-from coterie.amortized.abc.estimator import AttentionBasedClustering
-from coterie.amortized.amcp.estimator import AMCP
-from coterie.amortized.dac.estimator import DAC
-from coterie.clam.estimator import ClAM
-from coterie.cli.inputs import ClusterRequest, Loaded, height_and_width, load, result_table
+from coterie.base import BaseClusterer, FitDescription
+from coterie.cli.inputs import Loaded, load_table, parse_size, result_table
+from coterie.cli.options import ClusterRequest
 from coterie.cli.outputs import Outputs, check_outputs
-from coterie.cli.progress import Narrator
-from coterie.cli.summary import Summary, Verdict, cluster_sizes, known_groups, present, scores_against
+from coterie.cli.progress import ProgressDisplay
+from coterie.cli.summary import Summary, cluster_sizes, count_outliers, known_classes, print_summary, score_against
 from coterie.errors import InputError
 from coterie.files import write_atomically
-from coterie.judged.candidates.registry import Effort
-from coterie.judged.estimator import Coterie
-from coterie.methods import METHODS
+from coterie.methods import Method, Option, get_method, get_methods
 from coterie.metrics import silhouettes
-from coterie.report.findings import gather, thinned
+from coterie.report.data import collect_data, sample_rows
 from coterie.report.page import render_report
 from coterie.report.profile import describe_clusters, feature_statistics
-from coterie.tables.readers.files import write_table
-from coterie.tables.table import Array, Table
-from coterie.tcc.estimator import TCC, tcc_from_recipe
+from coterie.tables.readers import write_table
+from coterie.tables.table import Table
+from coterie.validation import check_parameters
 
 _SILHOUETTE_ROWS = 2_000
 _LARGEST_SEED = 2**32 - 1
-_OF_COTERIE = {
-    option: f"only for coterie; leave {option} out, or say --method coterie"
-    for option in ("--effort", "--granularity", "--outliers", "--allow-single")
-}
-_OF_TCC = {"--recipe": "only for tcc; leave --recipe out, or say --method tcc"}
-_NOT_TAKEN: dict[str, dict[str, str]] = {
-    "coterie": {
-        "--weights": "whose judge has weights of its own; leave --weights out, or add --method dac",
-        "--scaling": "which tries several scalings by itself; leave --scaling out, or add --method clam",
-        **_OF_TCC,
-    },
-    "clam": {
-        "--weights": "which learns from the table itself; leave --weights out, or add --method dac",
-        **_OF_COTERIE,
-        **_OF_TCC,
-    },
-    "dac": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE, **_OF_TCC},
-    "attention-based": _OF_COTERIE | _OF_TCC,
-    "amcp": {"-k": "which finds the number of clusters by itself; leave -k out", **_OF_COTERIE, **_OF_TCC},
-    "tcc": {
-        "--weights": "which learns from the rows themselves; leave --weights out, or add --method dac",
-        **_OF_COTERIE,
-    },
-}
-"""Options that a method does not take, and why, or what to do."""
 
 
-def check_method(request: ClusterRequest) -> None:
-    """Refuse a method that is not there, options that it does not take, and values that they do not take."""
-    if request.method not in METHODS:
-        raise InputError(f"there is no method {request.method!r}; there is {', '.join(METHODS)}")
-    for option, value in _given(request).items():
-        if option in _NOT_TAKEN[request.method]:
-            why = _NOT_TAKEN[request.method][option]
-            raise InputError(f"{f'{option} {value}'.strip()} is not for the method {request.method}, {why}")
-    if request.recipe is not None:
-        tcc_from_recipe(request.recipe)
-    elif request.method == "tcc" and request.clusters == "auto":
-        raise InputError("the method tcc does not find the number of clusters by itself; give it (-k 10, for ten)")
-    if request.effort not in {None, *get_args(Effort)}:
-        raise InputError(f"--effort takes {', '.join(get_args(Effort))}; got {request.effort!r}")
-    if not math.isfinite(request.granularity or 0.0):
-        raise InputError(f"--granularity takes a number, such as 1 or -0.5; got {request.granularity}")
+def build_estimator(request: ClusterRequest, display: ProgressDisplay) -> BaseClusterer:
+    """Build the estimator of the chosen method, with the parameters that the options set.
+
+    Raises
+    ------
+    InputError
+        If the method does not exist or does not take one of the options, or if a value is not allowed.
+    """
+    method = get_method(request.method)
+    options = {option.flag: option for option in method.options}
+    options |= {former: option for option in method.options for former in option.former}
+    parameters: dict[str, Any] = {}
+    for flag, value in request.options.items():
+        if flag not in options:
+            raise InputError(_describe_other_methods(flag, method))
+        option = options[flag]
+        if flag != option.flag:
+            display.say(f"warning: {flag} was renamed to {option.flag} and will stop working in version 0.3")
+        if option.choices and value not in option.choices:
+            raise InputError(f"{option.flag} {value} is not known. Choose one of: {', '.join(option.choices)}.")
+        parameters[option.parameter] = value
+    n_clusters = _parse_n_clusters(request.clusters)
+    if n_clusters != "auto":
+        if not method.takes_n_clusters:
+            raise InputError(
+                f"-k {n_clusters} cannot be used with the method {method.name}, which finds the number of clusters "
+                "itself. Leave -k out."
+            )
+        parameters["n_clusters"] = n_clusters
+    elif not method.finds_n_clusters and not any(
+        option.gives_n_clusters and option.parameter in parameters for option in method.options
+    ):
+        raise InputError(f"The method {method.name} needs the number of clusters. Give it, for example -k 10.")
+    check_seed(request.seed)
+    if request.seed is not None:
+        parameters["random_state"] = request.seed
+    model = method.build_estimator(**parameters)
+    check_parameters(model, model.constraints)
+    return model
 
 
-def _given(request: ClusterRequest) -> dict[str, str]:
-    """Options that not every method takes, with their values, as far as they were given."""
-    values = {
-        "-k": None if request.clusters == "auto" else request.clusters,
-        "--weights": request.weights,
-        "--scaling": request.scaling,
-        "--recipe": request.recipe,
-        "--effort": request.effort,
-        "--granularity": None if request.granularity is None else f"{request.granularity:g}",
-        "--outliers": "" if request.outliers else None,
-        "--allow-single": "" if request.allow_single else None,
-    }
-    return {option: value for option, value in values.items() if value is not None}
+def _describe_other_methods(flag: str, method: Method) -> str:
+    def takes(option: Option) -> bool:
+        return flag in {option.flag, *option.former}
+
+    others = [other.name for other in get_methods() if any(map(takes, other.options))]
+    return (
+        f"{flag} is not an option of the method {method.name}, but of {', '.join(others)}. "
+        f"Leave it out, or choose another method, such as --method {others[0]}."
+    )
 
 
 def check_seed(seed: int | None) -> None:
-    """Refuse what random generators do not take; none was given if it is None."""
+    """Require a seed that random generators accept, if one was given."""
     if seed is not None and not 0 <= seed <= _LARGEST_SEED:
-        raise InputError(f"--seed must be from 0 to {_LARGEST_SEED}; got {seed}")
+        raise InputError(f"--seed {seed} must be between 0 and {_LARGEST_SEED}.")
 
 
-@contextmanager
-def estimator_at_work(
-    request: ClusterRequest, n_clusters: int | Literal["auto"], narrator: Narrator
-) -> Iterator[AMCP | AttentionBasedClustering | ClAM | Coterie | DAC | TCC]:
-    """Lend the estimator, and show what it does meanwhile; what the user left open is left to the method."""
-    chosen = {
-        "effort": request.effort,
-        "granularity": request.granularity,
-        "scaling": request.scaling,
-        "weights": request.weights,
-        "random_state": 0 if request.seed is None and request.recipe is None else request.seed,
-    }
-    settings: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
-    asked = None if n_clusters == "auto" else n_clusters
-    if request.method == "coterie":
-        with narrator.steps("Clustering") as on_step:
-            yield Coterie(
-                asked,
-                noise=request.outliers,
-                allow_single=request.allow_single,
-                on_progress=on_step,
-                **settings,
-            )
-        return
-    with narrator.training("Clustering") as on_progress:
-        if request.method == "clam":
-            yield ClAM(n_clusters, on_progress=on_progress, **settings)
-        elif request.method == "attention-based":
-            yield AttentionBasedClustering(asked, on_progress=on_progress, **settings)
-        elif request.method == "amcp":
-            yield AMCP(on_progress=on_progress, **settings)
-        elif request.recipe is not None:
-            given = settings if asked is None else {"n_clusters": asked, **settings}
-            yield tcc_from_recipe(request.recipe, on_progress=on_progress, **given)
-        elif request.method == "tcc" and asked is not None:
-            yield TCC(asked, on_progress=on_progress, **settings)
-        else:
-            yield DAC(on_progress=on_progress, **settings)
-
-
-def outliers_among(model: Any, labels: Array) -> int | None:
-    """Count the rows that a model puts into no cluster; None if it was not told to look for such."""
-    return int((labels < 0).sum()) if isinstance(model, Coterie) and model.noise else None
-
-
-def verdict_of(model: Any) -> Verdict | None:
-    """Return what is thought of the clusters by the judge that chose them, if there was something to choose."""
-    if not isinstance(model, Coterie) or not model.proposals_:
-        return None
-    return Verdict(model.confidence_, model.runner_up_)
-
-
-def silhouette_of(model: Any, features: Table) -> tuple[float, tuple[str, ...]]:
-    """Silhouette of a fitted model without its outliers, NaN if it is not defined, and notes on how it was measured."""
+def measure_silhouette(
+    model: BaseClusterer, features: Table, description: FitDescription
+) -> tuple[float, tuple[str, ...]]:
+    """Return the mean silhouette without outliers, NaN if it is undefined, and notes on how it was measured."""
     inside = np.flatnonzero(model.labels_ >= 0)
     # It needs two clusters, and one that has more than one row.
     if not 1 < model.n_clusters_ < len(inside):
         return math.nan, ()
-    if isinstance(model, AttentionBasedClustering | TCC) and features.image is not None:
-        return math.nan, ()  # what they see in images has little to do with distances between their pixels
-    if isinstance(model, ClAM):
-        return model.silhouette_, ()
-    rows = inside[thinned(len(inside), _SILHOUETTE_ROWS)]
+    if not description.pixel_distances_meaningful and features.image is not None:
+        return math.nan, ()
+    if description.silhouette is not None:
+        return description.silhouette, ()
+    rows = inside[sample_rows(len(inside), _SILHOUETTE_ROWS)]
     labels = model.labels_[rows]
     if not 1 < len(np.unique(labels)) < len(rows):
         return math.nan, ()
     value = float(silhouettes(model.table_.transform(features)[rows], labels[None])[0])
-    note = f"the silhouette is of {len(rows):,} of the {features.n_rows:,} rows, picked at random"
+    note = f"the silhouette was measured on a random sample of {len(rows):,} of {features.n_rows:,} rows"
     return value, (note,) if len(rows) < len(inside) else ()
 
 
 def run(request: ClusterRequest) -> None:
-    """Do what was asked; whatever can be refused is refused before the fit."""
+    """Run the command; all errors that can be foreseen are raised before the fit."""
     writing = request.writing
-    narrator = Narrator(quiet=writing.quiet)
-    n_clusters = _number_of_clusters(request.clusters)
+    display = ProgressDisplay(quiet=writing.quiet)
     image = _image_size(request)
-    check_method(request)
-    check_seed(request.seed)
+    model = build_estimator(request, display)
     outputs = check_outputs(writing, [request.reading.file])
-    with narrator.steps(f"Reading {request.reading.file}") as on_step:
-        loaded = load(request.reading, on_step=on_step)
+    with display.progress(f"Reading {request.reading.file}") as callback:
+        loaded = load_table(request.reading, callback=callback)
     features, truth = loaded.chosen.features, loaded.chosen.truth
     _check_pixels(image, features)
+    n_clusters = _parse_n_clusters(request.clusters)
     if n_clusters != "auto" and n_clusters > features.n_rows:
         raise InputError(
-            f"{n_clusters} clusters were asked for (-k), and {loaded.source.name} has {features.n_rows} rows; "
-            "ask for fewer clusters"
+            f"-k {n_clusters} is more than the {features.n_rows} rows of {loaded.source.name}. Ask for fewer clusters."
         )
-    known, groups, truth_notes = known_groups(truth, str(loaded.chosen.truth_name))
-    with estimator_at_work(request, n_clusters, narrator) as model:
-        began = time.perf_counter()
+    known, classes, truth_notes = known_classes(truth, str(loaded.chosen.truth_name))
+    with display.progress("Clustering") as callback:
+        model.set_params(callback=callback)
+        start = time.perf_counter()
         model.fit(features)
-        seconds = time.perf_counter() - began
-    with narrator.phase("Writing"):
-        silhouette, silhouette_notes = silhouette_of(model, features)
-        traits = () if image or features.image or writing.quiet or writing.json else _traits(model, features)
+        seconds = time.perf_counter() - start
+    with display.status("Writing"):
+        description = model.describe_fit(features)
+        silhouette, silhouette_notes = measure_silhouette(model, features, description)
+        shown = not (image or features.image or writing.quiet or writing.json)
+        descriptions = _describe_clusters(model, features, description) if shown else ()
         _write(loaded, model, outputs, append=writing.append, seconds=seconds, image=image)
     summary = Summary(
         source=loaded.source.name,
         n_rows=features.n_rows,
         sizes=cluster_sizes(model.labels_, model.n_clusters_),
         seconds=seconds,
-        outliers=outliers_among(model, model.labels_),
-        traits=traits,
+        outliers=count_outliers(model, model.labels_),
+        descriptions=descriptions,
         silhouette=silhouette,
-        verdict=verdict_of(model),
-        scores={} if truth is None else scores_against(groups, model.labels_[known]),
+        selection=description.selection,
+        scores={} if truth is None else score_against(classes, model.labels_[known]),
         notes=(*features.notes, *model.table_.notes, *model.notes_, *silhouette_notes, *truth_notes),
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )
-    present(summary, writing, narrator)
+    print_summary(summary, writing, display)
 
 
-def _number_of_clusters(text: str) -> int | Literal["auto"]:
+def _parse_n_clusters(text: str) -> int | Literal["auto"]:
     if text == "auto":
         return "auto"
     if not text.isdecimal() or int(text) == 0:
-        raise InputError(f"-k takes a whole number from 1, or auto; got {text!r}")
+        raise InputError(f"-k {text} must be an integer of at least 1, or auto.")
     return int(text)
 
 
@@ -224,38 +163,41 @@ def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
     if request.image is None:
         return None
     if request.writing.report is None:
-        raise InputError("--image is about the page; say where to write it (--report PAGE.html)")
-    return height_and_width("--image", request.image)
+        raise InputError("--image has an effect on the report only. Add --report PAGE.html, or leave it out.")
+    return parse_size("--image", request.image)
 
 
-def _traits(model: Any, features: Table) -> tuple[str, ...]:
-    """Say in a few words what sets each cluster apart."""
-    found = gather(model, features, None)
-    return tuple(profile.name for profile in describe_clusters(found, feature_statistics(found)))
+def _describe_clusters(model: BaseClusterer, features: Table, description: FitDescription) -> tuple[str, ...]:
+    data = collect_data(model, features, None, description)
+    return tuple(profile.name for profile in describe_clusters(data, feature_statistics(data)))
 
 
 def _check_pixels(image: tuple[int, int] | None, features: Table) -> None:
     if image is not None and features.image is not None:
-        raise InputError(
-            f"--image is for tables whose columns are pixels, and {features.source} has images already; leave it out"
-        )
+        raise InputError(f"--image is for tables of pixels, and {features.source} has images already. Leave it out.")
     if image is not None and image[0] * image[1] != features.n_columns:
         raise InputError(
-            f"images of {image[0]}x{image[1]} have {image[0] * image[1]} pixels, and {features.n_columns} columns are "
-            "clustered; choose the pixels (--columns, --drop, --id, --truth), or another size"
+            f"--image {image[0]}x{image[1]} means {image[0] * image[1]} pixels, but {features.n_columns} columns are "
+            "used. Choose the pixels with --columns, --drop, --id and --truth, or another size."
         )
 
 
 def _write(
-    loaded: Loaded, model: Any, outputs: Outputs, *, append: bool, seconds: float, image: tuple[int, int] | None
+    loaded: Loaded,
+    model: BaseClusterer,
+    outputs: Outputs,
+    *,
+    append: bool,
+    seconds: float,
+    image: tuple[int, int] | None,
 ) -> None:
-    """Write all files, or none; what goes to the standard output comes last, since it cannot be taken back."""
+    """Write all files, or none; standard output comes last, since it cannot be undone."""
     rows = None
     if outputs.wants_rows:
         rows = result_table(loaded, model.labels_, model.probabilities_, append=append, typed=outputs.typed)
     with outputs.staged() as staged:
         if staged.model is not None:
-            model.save(staged.model)
+            model.set_params(callback=None).save(staged.model)
         if staged.report is not None:
             page = render_report(
                 model,

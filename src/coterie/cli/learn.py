@@ -1,85 +1,314 @@
-"""``coterie learn``: train as a recipe says or on sorted sets, and go on where an earlier run was stopped."""
+"""``coterie learn``: train from a recipe, on a table of labelled data sets, or on a folder of labelled images.
+
+A run keeps its state in a folder; the same command resumes it.
+"""
 
 import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from importlib import import_module
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
-from coterie.amortized.abc.estimator import AttentionBasedClustering
-from coterie.amortized.amcp.estimator import AMCP
-from coterie.amortized.dac.estimator import DAC
 from coterie.amortized.estimator import EVALUATIONS
 from coterie.amortized.features import encode_tasks
-from coterie.amortized.tasks.labelled import SIDE
+from coterie.amortized.tasks.labelled import IMAGE_SIZE
 from coterie.base import one_thread
 from coterie.checkpoint import load_checkpoint
 from coterie.cli.cluster import check_seed
-from coterie.cli.inputs import IMAGE_STEPS, STEPS, LearnRequest, Loaded, load
+from coterie.cli.inputs import Loaded, load_table
+from coterie.cli.options import IMAGE_STEPS, TABLE_STEPS, LearnRequest
 from coterie.cli.outputs import check_outputs
-from coterie.cli.progress import Narrator, OnProgress
+from coterie.cli.progress import ProgressDisplay
 from coterie.cli.summary import has_value
-from coterie.errors import InputError, MissingExtraError, TableError, WeightsError
-from coterie.images.folders import ImageClasses, read_image_classes
+from coterie.errors import InputError, TableError, WeightsError, import_extra
+from coterie.methods import Method, get_methods
 from coterie.pretrained.registry import file_digest, load_pretrained, pretrained_path
-from coterie.progress import Progress, format_seconds
-from coterie.recipes import Recipe, read_recipe, run_recipe, seconds_trained
+from coterie.progress import Callback, Progress, format_seconds
+from coterie.recipes import Recipe, read_recipe, run_recipe, training_seconds
+from coterie.report.data import take_rows
+from coterie.tables.readers.images import read_image_classes
 from coterie.tables.table import Array, Table
 from coterie.training.loop import TrainConfig
-from coterie.training.state import claim
+from coterie.training.state import open_run
+
+_NO_WEIGHTS = "none"
+_IMAGE_SETTINGS = {"batch_size": 4, "max_points": 150}
+
+
+Kind = Literal["recipe", "table", "folder"]
+Training = Callable[[Callback], "Trained"]
+
+_FOR_TABLES = ("--set", "--truth", "--columns", "--drop", "--header/--no-header", "--delimiter")
+_FOR_DATA = ("--method", "--weights", "--steps", "--seed")
+_UNUSED: dict[Kind, tuple[str, ...]] = {"recipe": (*_FOR_TABLES, *_FOR_DATA), "folder": _FOR_TABLES, "table": ()}
+"""Options that have no effect on each kind of FILE."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A finished training run."""
+
+    save: Callable[[Path], object]
+    steps: int
+    outcome: str
+    """Held-out scores, in one line."""
+    hint: str = ""
+    """How to use the model."""
+
+
+def run(request: LearnRequest) -> None:
+    """Run the command; all errors that can be foreseen are raised before the training."""
+    display = ProgressDisplay(quiet=request.writing.quiet)
+    file = request.reading.file
+    kind: Kind = "folder" if Path(file).is_dir() else "recipe" if file.lower().endswith(".toml") else "table"
+    _check_options(request, kind)
+    recipe = read_recipe(file) if kind == "recipe" else None
+    model = request.writing.model or (None if recipe is None else f"{recipe.name}.safetensors")
+    if model is None:
+        raise InputError("Missing output path: pass -o MODEL.safetensors.")
+    name = Path(model).stem if recipe is None else recipe.name
+    outputs = check_outputs(replace(request.writing, model=model), [] if kind == "folder" else [file])
+    folder = Path(request.folder or (Path(model).with_suffix(".run") if recipe is None else f"{name}.run"))
+    if recipe is not None:
+        train, save_every = _prepare_recipe(recipe, folder), recipe.train.save_every
+    else:
+        steps = request.steps or (IMAGE_STEPS if kind == "folder" else TABLE_STEPS)
+        prepare = _prepare_images if kind == "folder" else _prepare_table
+        train = prepare(request, steps, folder, display)
+        save_every = min(TrainConfig(steps).save_every, max(1, steps // EVALUATIONS))
+    with _monitored(f"Learning {name}", folder, display, save_every, request.tensorboard) as callback:
+        trained = train(callback)
+    with display.status("Writing"), outputs.staged() as staged:
+        if staged.model is not None:
+            trained.save(staged.model)
+    if not request.writing.quiet:
+        took = format_seconds(training_seconds(folder))
+        sys.stdout.write(f"{name}: {trained.steps:,} steps in {took}\n{trained.outcome}\n")
+    display.say(f"wrote {model}")
+    if trained.hint:
+        display.say(trained.hint.format(model=model))
+
+
+def _check_options(request: LearnRequest, kind: Kind) -> None:
+    reading = request.reading
+    given = {
+        "--set": request.sets,
+        "--truth": reading.truth,
+        "--columns": reading.columns or None,
+        "--drop": reading.drop or None,
+        "--header/--no-header": reading.header,
+        "--delimiter": reading.delimiter,
+        "--method": request.method,
+        "--weights": request.weights,
+        "--steps": request.steps,
+        "--seed": request.seed,
+    }
+    unused = [option for option in _UNUSED[kind] if given[option] is not None]
+    if unused:
+        advice = "Edit the recipe instead." if kind == "recipe" else "The sub-folders are the classes."
+        raise InputError(f"{', '.join(unused)} cannot be used with a {kind}, and {reading.file!r} is one. {advice}")
+    missing = [option for option in ("--set", "--truth") if given[option] is None]
+    if kind == "table" and missing:
+        raise InputError(
+            f"{reading.file!r} is not a recipe (.toml), so it is read as a table of labelled data sets, which needs "
+            f"{' and '.join(missing)}: --set COL has the data set of each row, --truth COL its class."
+        )
+    if request.steps is not None and request.steps < 1:
+        raise InputError(f"--steps {request.steps} must be at least 1.")
+    check_seed(request.seed)
+
+
+def _find_learner(request: LearnRequest, data: Literal["tables", "images"]) -> Method:
+    """Return the method to train; by default the first that learns from such data."""
+    learners = {method.name: method for method in get_methods() if data in method.learns_from}
+    if request.method is None:
+        return next(iter(learners.values()))
+    if request.method not in learners:
+        raise InputError(f"--method {request.method} does not learn from {data}. Choose one of: {', '.join(learners)}.")
+    return learners[request.method]
+
+
+def _prepare_recipe(recipe: Recipe, folder: Path) -> Training:
+    def train(callback: Callback) -> Trained:
+        with one_thread():  # the number of threads would change the last digits of the weights
+            path = run_recipe(recipe, folder, callback=callback)
+        _, card = load_checkpoint(path)
+        scores = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in card["evaluation"].items())
+        return Trained(lambda target: shutil.copyfile(path, target), card["steps"], f"held-out data sets: {scores}")
+
+    return train
+
+
+def _prepare_images(request: LearnRequest, steps: int, folder: Path, display: ProgressDisplay) -> Training:
+    method = _find_learner(request, "images")
+    with display.status(f"Reading {request.reading.file}"):
+        classes = read_image_classes(request.reading.file, size=(IMAGE_SIZE, IMAGE_SIZE))
+    for note in classes.notes:
+        display.say(f"note: {note}")
+    start = (
+        None if request.weights == _NO_WEIGHTS else request.weights or method.build_estimator().get_params()["weights"]
+    )
+    digest = hashlib.sha256(classes.images.tobytes())
+    digest.update("\n".join(classes.files).encode())
+    seed = request.seed or 0
+    open_run(folder, {"images": digest.hexdigest(), "seed": seed, "steps": steps, "start": start})
+
+    def train(callback: Callback) -> Trained:
+        model: Any = method.build_estimator(weights=start, random_state=seed, callback=callback)
+        model.learn([(classes.images, classes.classes)], steps=steps, folder=folder, **_IMAGE_SETTINGS)
+        return _describe_trained(model, steps, len(classes.names), "classes", "FOLDER")
+
+    return train
+
+
+def _prepare_table(request: LearnRequest, steps: int, folder: Path, display: ProgressDisplay) -> Training:
+    method = _find_learner(request, "tables")
+    with display.status(f"Reading {request.reading.file}"):
+        loaded = load_table(replace(request.reading, ids=request.sets))
+        tasks, notes = _split_tasks(loaded)
+    for note in notes:
+        display.say(f"note: {note}")
+    n_features = len(encode_tasks(tasks, "standard")[1])
+    start = _initial_weights(method, request.weights, n_features, display)
+    identity = {
+        "method": method.name,
+        "sets": _digest(tasks),
+        "seed": request.seed or 0,
+        "steps": steps,
+        "start": None if start is None else file_digest(pretrained_path(start)),
+    }
+    open_run(folder, identity)
+
+    def train(callback: Callback) -> Trained:
+        model: Any = method.build_estimator(weights=start, random_state=request.seed or 0, callback=callback)
+        model.learn(tasks, steps=steps, folder=folder)
+        return _describe_trained(model, steps, len(tasks), "data sets", "FILE")
+
+    return train
+
+
+def _describe_trained(model: Any, steps: int, n: int, noun: str, source: str) -> Trained:
+    index = f"adjusted Rand index {model.evaluation_['adjusted_rand_index']:.3f}"
+    held_out = int(model.evaluation_["held_out_tasks"])
+    outcome = f"{held_out} of {n} {noun} were held out: {index}"
+    if held_out == 0:
+        outcome = f"none of the {n} {noun} were held out, because there are too few; training data: {index}"
+    hint = f"use it with: coterie cluster {source} --method {model.method} --weights {{model}}"
+    return Trained(model.save, steps, outcome, hint)
+
+
+def _split_tasks(loaded: Loaded) -> tuple[list[tuple[Table, Array]], tuple[str, ...]]:
+    """Split the rows of a table by data set, check that there is something to learn, and return notes."""
+    chosen, source = loaded.chosen, loaded.source.name
+    if chosen.ids is None or chosen.truth is None or chosen.ids_name == chosen.truth_name:
+        raise InputError(f"--set and --truth both name the column {chosen.truth_name!r}. Give two different columns.")
+    known = np.flatnonzero(has_value(chosen.ids) & has_value(chosen.truth))
+    if not len(known):
+        raise TableError(f"No row of {source} has values in both {chosen.ids_name!r} and {chosen.truth_name!r}.")
+    names, members = np.unique([str(value) for value in chosen.ids[known].tolist()], return_inverse=True)
+    _, clusters = np.unique([str(value) for value in chosen.truth[known].tolist()], return_inverse=True)
+    sizes = np.bincount(members)
+    if len(names) < 2:
+        raise TableError(
+            f"Column {chosen.ids_name!r} of {source} has only one data set, {str(names[0])!r}. At least 2 are needed, "
+            "preferably dozens."
+        )
+    if sizes.max() == 1:
+        raise TableError(
+            f"Each of the {len(names):,} data sets in {chosen.ids_name!r} has one row. Give a column with --set that "
+            "has the same value for all rows of a data set."
+        )
+    rows_of_sets = np.split(np.argsort(members, kind="stable"), np.cumsum(sizes)[:-1])
+    tasks = [
+        (replace(take_rows(chosen.features, known[rows]), source=f"data set {str(name)!r} of {source}"), clusters[rows])
+        for name, rows in zip(names, rows_of_sets, strict=True)
+    ]
+    if all(len(np.unique(groups)) == 1 for _, groups in tasks):
+        raise TableError(
+            f"No data set of {source} has more than one class in {chosen.truth_name!r}, so there is nothing to learn. "
+            "Choose another column with --truth."
+        )
+    missing = chosen.features.n_rows - len(known)
+    note = f"ignored {missing:,} rows without a value in {chosen.ids_name!r} or {chosen.truth_name!r}"
+    return tasks, (*chosen.features.notes, note) if missing else chosen.features.notes
+
+
+def _initial_weights(method: Method, weights: str | None, n_features: int, display: ProgressDisplay) -> str | None:
+    """Return the weights to start from, None for random ones; the default ones only if they fit the data."""
+    if weights == _NO_WEIGHTS:
+        return None
+    name = str(method.build_estimator().get_params()["weights"]) if weights is None else weights
+    _, card = load_pretrained(name)
+    if card.get("method") != method.name:
+        raise WeightsError(f"--weights {name} are for the method {card.get('method')!r}. Give others, or none.")
+    expected = card["model"]["n_features"]
+    if expected == n_features:
+        return name
+    if weights is not None:
+        raise WeightsError(
+            f"--weights {name} expect {expected} features, but the data sets have {n_features}. Give others, or none."
+        )
+    display.say(
+        f"note: training starts from random weights, because {name} expects {expected} features and the data sets have "
+        f"{n_features}"
+    )
+    return None
+
+
+def _digest(tasks: list[tuple[Table, Array]]) -> str:
+    digest = hashlib.sha256()
+    for table, clusters in tasks:
+        columns = [table.column(i).tolist() for i in range(table.n_columns)]
+        digest.update(json.dumps([table.names, columns, clusters.tolist()], default=str).encode())
+    return digest.hexdigest()
 
 
 @contextmanager
-def followed(
-    what: str, folder: Path, narrator: Narrator, *, save_every: int, tensorboard: str | None
-) -> Iterator[OnProgress]:
-    """Lend a function to call after every step, which tells how a run in that folder goes on."""
+def _monitored(
+    activity: str, folder: Path, display: ProgressDisplay, save_every: int, tensorboard: str | None
+) -> Iterator[Callback]:
+    """Yield a callback that displays and logs the progress of a run in that folder."""
     try:
-        with _board(tensorboard) as on_board, narrator.training(what) as on_progress:
+        with _tensorboard(tensorboard) as log, display.progress(activity) as show:
 
-            def on_log(progress: Progress) -> None:
+            def callback(progress: Progress) -> None:
                 if progress.step == progress.resumed_at + 1:
-                    narrator.say(_beginning(progress, folder))
-                on_progress(progress)
-                on_board(progress)
+                    display.say(_describe_start(progress, folder))
+                show(progress)
+                log(progress)
 
-            yield on_log
+            yield callback
     except KeyboardInterrupt:
-        back = "1 step" if save_every == 1 else f"{save_every:,} steps"
-        narrator.say(f"stopped; the same command goes on from the state in {folder}, at most {back} back")
+        lost = "1 step" if save_every == 1 else f"{save_every:,} steps"
+        display.say(f"stopped; the same command resumes from the state in {folder}, at most {lost} back")
         raise
 
 
-def _beginning(progress: Progress, folder: Path) -> str:
+def _describe_start(progress: Progress, folder: Path) -> str:
     if progress.resumed_at:
-        return f"going on after step {progress.resumed_at:,} of {progress.steps:,}, from {folder}"
-    return f"the run is kept in {folder}; it can be stopped, and the same command goes on with it"
+        return f"resuming after step {progress.resumed_at:,} of {progress.steps:,}, from {folder}"
+    return f"the run is saved in {folder}; if you stop it, the same command resumes it"
 
 
 @contextmanager
-def _board(folder: str | None) -> Iterator[OnProgress]:
-    """Lend a function that writes progress for TensorBoard; one that does nothing if no folder is given."""
+def _tensorboard(folder: str | None) -> Iterator[Callback]:
+    """Yield a callback that writes to TensorBoard; one that does nothing if no folder is given."""
     if folder is None:
         yield lambda _: None
         return
-    try:
-        board: Any = import_module("torch.utils.tensorboard")
-    except ImportError as error:
-        raise MissingExtraError(
-            "--tensorboard needs the library tensorboard, which is not installed; pip install 'coterie[board]'"
-        ) from error
+    board = import_extra("torch.utils.tensorboard", extra="board", purpose="--tensorboard needs tensorboard")
     writer: Any = None
 
     def log(progress: Progress) -> None:
         nonlocal writer
-        if writer is None:  # what an earlier run has logged beyond the state that it left is hidden
+        if writer is None:  # hides steps that an earlier run logged after its last saved state
             writer = board.SummaryWriter(folder, purge_step=progress.step)
         writer.add_scalar("loss", progress.loss, progress.step)
         for name, value in progress.parts.items():
@@ -92,297 +321,3 @@ def _board(folder: str | None) -> Iterator[OnProgress]:
     finally:
         if writer is not None:
             writer.close()
-
-
-_IMAGES_FROM_NOTHING = "none"
-_SETS_AT_ONCE = 4
-_MOST_IMAGES = 150
-"""Images of a set."""
-
-
-def learn_from_images(request: LearnRequest, narrator: Narrator) -> None:
-    """Train on the images of a folder, and say how well images of classes that were held out are sorted afterwards."""
-    writing = request.writing
-    seed, steps = request.seed or 0, IMAGE_STEPS if request.steps is None else request.steps
-    model_path = _check_images(request, seed, steps)
-    outputs = check_outputs(writing, [])
-    with narrator.phase(f"Reading {request.reading.file}"):
-        sorted_images = read_image_classes(request.reading.file, size=(SIDE, SIDE))
-    for note in sorted_images.notes:
-        narrator.say(f"note: {note}")
-    weights = {None: "auto", _IMAGES_FROM_NOTHING: None}.get(request.weights, request.weights)
-    folder = model_path.with_suffix(".run") if request.folder is None else Path(request.folder)
-    claim(folder, {"images": _images_digest(sorted_images), "seed": seed, "steps": steps, "start": weights})
-    save_every = min(TrainConfig(steps).save_every, max(1, steps // EVALUATIONS))
-    what = f"Learning {model_path.stem}"
-    with followed(what, folder, narrator, save_every=save_every, tensorboard=request.tensorboard) as on_log:
-        model = AttentionBasedClustering(weights=weights, random_state=seed, on_progress=on_log).learn(
-            [(sorted_images.images, sorted_images.classes)],
-            steps=steps,
-            batch_size=_SETS_AT_ONCE,
-            max_points=_MOST_IMAGES,
-            folder=folder,
-        )
-    with narrator.phase("Writing"), outputs.staged() as staged:
-        if staged.model is not None:
-            model.save(staged.model)
-    if not writing.quiet:
-        took = format_seconds(seconds_trained(folder))
-        outcome = _images_outcome(model.evaluation_, len(sorted_images.names))
-        sys.stdout.write(f"{model_path.stem}: {steps:,} steps in {took}\n{outcome}\n")
-    narrator.say(f"wrote {model_path}")
-    narrator.say(f"another folder is sorted by: coterie cluster FOLDER --method {model.method} --weights {model_path}")
-
-
-def _check_images(request: LearnRequest, seed: int, steps: int) -> Path:
-    """Refuse options that are not for images, and wrong values; return where the model goes."""
-    given = {
-        "--set": request.sets,
-        "--truth": request.reading.truth,
-        "--columns": request.reading.columns or None,
-        "--drop": request.reading.drop or None,
-        "--header/--no-header": request.reading.header,
-        "--delimiter": request.reading.delimiter,
-    }
-    named = [option for option, value in given.items() if value is not None]
-    if named:
-        raise InputError(
-            f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} for tables, and {request.reading.file!r} is a "
-            "folder, whose sub-folders are the classes of the images in them; leave it out"
-        )
-    if request.method not in {None, AttentionBasedClustering.method}:
-        raise InputError(
-            f"--method {request.method} does not learn from folders of images; there is "
-            f"{AttentionBasedClustering.method}"
-        )
-    if steps < 1:
-        raise InputError(f"--steps must be at least 1; got {steps}")
-    check_seed(seed)
-    if request.writing.model is None:
-        raise InputError("where to write what was learned is not said; add -o MODEL.safetensors")
-    return Path(request.writing.model)
-
-
-def _images_digest(sorted_images: ImageClasses) -> str:
-    digest = hashlib.sha256(sorted_images.images.tobytes())
-    digest.update("\n".join(sorted_images.files).encode())
-    return digest.hexdigest()
-
-
-def _images_outcome(evaluation: Mapping[str, float], n_classes: int) -> str:
-    agreement = f"adjusted Rand index {evaluation['adjusted_rand_index']:.3f}"
-    held_out = int(evaluation["held_out_tasks"])
-    if held_out == 0:
-        return f"none of the {n_classes} classes was held out, they are too few; on those learned from: {agreement}"
-    return f"on images of {held_out} of the {n_classes} classes, which were held out: {agreement}"
-
-
-_LEARNERS: dict[str, type[DAC] | type[AMCP]] = {"dac": DAC, "amcp": AMCP}
-_SETS_FROM_NOTHING = "none"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SortedSets:
-    """Sets with the cluster of every row."""
-
-    tasks: list[tuple[Table, Array]]
-    n_features: int
-    digest: str
-    """Of all names and values."""
-    notes: tuple[str, ...]
-
-
-def learn_from_sets(request: LearnRequest, narrator: Narrator) -> None:
-    """Train on the sets of a table, and say how well sets that were held out are sorted afterwards."""
-    reading, writing = request.reading, request.writing
-    seed, steps = request.seed or 0, STEPS if request.steps is None else request.steps
-    model_path = _check_sets(request, seed, steps)
-    outputs = check_outputs(writing, [reading.file])
-    with narrator.phase(f"Reading {reading.file}"):
-        sets = _split(load(replace(reading, ids=request.sets)))
-    for note in sets.notes:
-        narrator.say(f"note: {note}")
-    learner = _LEARNERS[request.method or "dac"]
-    start = _start(learner, request.weights, sets.n_features, narrator)
-    folder = model_path.with_suffix(".run") if request.folder is None else Path(request.folder)
-    claim(
-        folder,
-        {"method": learner.method, "sets": sets.digest, "seed": seed, "steps": steps, "start": _digest_of(start)},
-    )
-    what = f"Learning {model_path.stem}"
-    save_every = min(TrainConfig(steps).save_every, max(1, steps // EVALUATIONS))
-    with followed(what, folder, narrator, save_every=save_every, tensorboard=request.tensorboard) as on_log:
-        model = learner(start, random_state=seed, on_progress=on_log).learn(sets.tasks, steps=steps, folder=folder)
-    with narrator.phase("Writing"), outputs.staged() as staged:
-        if staged.model is not None:
-            model.save(staged.model)
-    if not writing.quiet:
-        took = format_seconds(seconds_trained(folder))
-        sys.stdout.write(f"{model_path.stem}: {steps:,} steps in {took}\n{_sets_outcome(model.evaluation_, sets)}\n")
-    narrator.say(f"wrote {model_path}")
-    narrator.say(f"another set is clustered by: coterie cluster FILE --method {learner.method} --weights {model_path}")
-
-
-def _check_sets(request: LearnRequest, seed: int, steps: int) -> Path:
-    """Refuse what lacks an option or has a wrong one; return where the model goes."""
-    file = request.reading.file
-    if request.sets is None or request.reading.truth is None:
-        missing = [name for name, value in (("--set", request.sets), ("--truth", request.reading.truth)) if not value]
-        raise InputError(
-            f"{file!r} is not a recipe (.toml), so it is read as a table of sorted sets, for which "
-            f"{' and '.join(missing)} must be given: which set a row belongs to (--set COL), and which cluster of it "
-            "(--truth COL)"
-        )
-    if request.method not in {None, *_LEARNERS}:
-        raise InputError(f"--method {request.method} does not learn from sorted sets; there is {', '.join(_LEARNERS)}")
-    if steps < 1:
-        raise InputError(f"--steps must be at least 1; got {steps}")
-    check_seed(seed)
-    if request.writing.model is None:
-        raise InputError("where to write what was learned is not said; add -o MODEL.safetensors")
-    return Path(request.writing.model)
-
-
-def _split(loaded: Loaded) -> SortedSets:
-    """Part the rows of a table by their set, and make sure that there is something to learn from them."""
-    chosen, source = loaded.chosen, loaded.source.name
-    if chosen.ids is None or chosen.truth is None or chosen.ids_name == chosen.truth_name:
-        raise InputError(f"--set and --truth both name the column {chosen.truth_name!r}; they must be two columns")
-    known = np.flatnonzero(has_value(chosen.ids) & has_value(chosen.truth))
-    if not len(known):
-        raise TableError(f"no row of {source} has values of both {chosen.ids_name!r} and {chosen.truth_name!r}")
-    names, members = np.unique([str(value) for value in chosen.ids[known].tolist()], return_inverse=True)
-    _, clusters = np.unique([str(value) for value in chosen.truth[known].tolist()], return_inverse=True)
-    sizes = np.bincount(members)
-    if len(names) < 2:
-        raise TableError(
-            f"the column {chosen.ids_name!r} of {source} has one set only, {str(names[0])!r}; "
-            "learning takes at least 2, better dozens"
-        )
-    if sizes.max() == 1:
-        raise TableError(
-            f"each of the {len(names):,} sets that {chosen.ids_name!r} tells apart has one row; "
-            "let --set name a column in which the rows of a set are equal"
-        )
-    rows_of_sets = np.split(np.argsort(members, kind="stable"), np.cumsum(sizes)[:-1])
-    tasks = [
-        (_rows(chosen.features, known[rows], f"set {str(name)!r} of {source}"), clusters[rows])
-        for name, rows in zip(names, rows_of_sets, strict=True)
-    ]
-    if all(len(np.unique(groups)) == 1 for _, groups in tasks):
-        raise TableError(
-            f"no set of {source} has more than one cluster in the column {chosen.truth_name!r}, so there is nothing to "
-            "tell apart; choose another column (--truth)"
-        )
-    missing = chosen.features.n_rows - len(known)
-    note = f"left out: {missing:,} rows without a value of {chosen.ids_name!r} or {chosen.truth_name!r}"
-    _, features = encode_tasks(tasks, "standard")
-    notes = (*chosen.features.notes, note) if missing else chosen.features.notes
-    return SortedSets(tasks, len(features), _sets_digest(tasks), notes)
-
-
-def _rows(table: Table, rows: Array, source: str) -> Table:
-    if table.block is not None:
-        return replace(table, block=table.block[rows], side={}, source=source)
-    return replace(table, columns=tuple(column[rows] for column in table.columns), side={}, source=source)
-
-
-def _start(learner: type[DAC] | type[AMCP], weights: str | None, n_features: int, narrator: Narrator) -> str | None:
-    """Weights to begin from; None for nothing."""
-    if weights == _SETS_FROM_NOTHING:
-        return None
-    named = str(learner().weights) if weights is None else weights
-    _, card = load_pretrained(named)
-    if card.get("method") != learner.method:
-        raise WeightsError(f"--weights {named} are for the method {card.get('method')!r}; name others, or none")
-    taken = card["model"]["n_features"]
-    if taken == n_features:
-        return named
-    if weights is not None:
-        raise WeightsError(
-            f"--weights {named} take {taken} features, and the sets have {n_features}; name others, or none"
-        )
-    narrator.say(f"note: begun from nothing, since {named} takes {taken} features, and the sets have {n_features}")
-    return None
-
-
-def _sets_digest(tasks: list[tuple[Table, Array]]) -> str:
-    digest = hashlib.sha256()
-    for table, clusters in tasks:
-        columns = [table.column(i).tolist() for i in range(table.n_columns)]
-        digest.update(json.dumps([table.names, columns, clusters.tolist()], default=str).encode())
-    return digest.hexdigest()
-
-
-def _digest_of(start: str | None) -> str | None:
-    return None if start is None else file_digest(pretrained_path(start))
-
-
-def _sets_outcome(evaluation: Mapping[str, float], sets: SortedSets) -> str:
-    agreement = f"adjusted Rand index {evaluation['adjusted_rand_index']:.3f}"
-    held_out = int(evaluation["held_out_tasks"])
-    if held_out == 0:
-        return f"none of the {len(sets.tasks)} sets was held out, they are too few; on those learned from: {agreement}"
-    return f"on {held_out} of the {len(sets.tasks)} sets, which were held out: {agreement}"
-
-
-def run(request: LearnRequest) -> None:
-    """Do what was asked; whatever can be refused is refused before the training."""
-    narrator = Narrator(quiet=request.writing.quiet)
-    if Path(request.reading.file).is_dir():
-        learn_from_images(request, narrator)
-        return
-    if not request.reading.file.lower().endswith(".toml"):
-        learn_from_sets(request, narrator)
-        return
-    _refuse_options_of_tables(request)
-    recipe = read_recipe(request.reading.file)
-    writing = replace(request.writing, model=request.writing.model or f"{recipe.name}.safetensors")
-    outputs = check_outputs(writing, [request.reading.file])
-    folder = Path(request.folder or f"{recipe.name}.run")
-    trained = _train(recipe, folder, narrator, request.tensorboard)
-    with narrator.phase("Writing"), outputs.staged() as staged:
-        if staged.model is not None:
-            shutil.copyfile(trained, staged.model)
-    if not writing.quiet:
-        sys.stdout.write(_recipe_outcome(trained, seconds_trained(folder)))
-    narrator.say(f"wrote {writing.model}")
-
-
-def _refuse_options_of_tables(request: LearnRequest) -> None:
-    reading = request.reading
-    given = {
-        "--set": request.sets,
-        "--truth": reading.truth,
-        "--columns": reading.columns or None,
-        "--drop": reading.drop or None,
-        "--method": request.method,
-        "--weights": request.weights,
-        "--steps": request.steps,
-        "--seed": request.seed,
-        "--header/--no-header": reading.header,
-        "--delimiter": reading.delimiter,
-    }
-    named = [option for option, value in given.items() if value is not None]
-    if named:
-        raise InputError(
-            f"{', '.join(named)} {'is' if len(named) == 1 else 'are'} for tables of sorted sets, and {reading.file!r} "
-            "is a recipe, which says all that by itself; change it there"
-        )
-
-
-def _train(recipe: Recipe, folder: Path, narrator: Narrator, tensorboard: str | None) -> Path:
-    """Train, or go on; the number of threads is fixed, since it would show in the last digits of the weights."""
-    save_every = recipe.train.save_every
-    with (
-        one_thread(),
-        followed(f"Learning {recipe.name}", folder, narrator, save_every=save_every, tensorboard=tensorboard) as on_log,
-    ):
-        return run_recipe(recipe, folder, on_log=on_log)
-
-
-def _recipe_outcome(trained: Path, seconds: float) -> str:
-    _, card = load_checkpoint(trained)
-    scores = ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in card["evaluation"].items())
-    return f"{card['name']}: {card['steps']:,} steps in {format_seconds(seconds)}\non held-out sets: {scores}\n"

@@ -1,329 +1,216 @@
-"""The options that commands share, each with its line of help."""
+"""The options of the commands, each with its line of help, and the requests that commands make of them.
 
-from typing import Annotated
+Help texts have ``{placeholders}`` for what the registries of methods and of file formats list.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, final
 
 import typer
 
-from coterie.cli.inputs import IMAGE_STEPS, STEPS
+TABLE_STEPS, IMAGE_STEPS = 1500, 600
+"""Default training steps of ``coterie learn`` on a table, and on a folder of images."""
+
+
+def _argument(metavar: str, text: str) -> Any:
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+def _option(*flags: str, text: str, metavar: str | None = None, show_default: bool = False) -> Any:
+    return typer.Option(*flags, metavar=metavar, help=text, show_default=show_default)
+
 
 File = Annotated[
     str,
-    typer.Argument(
-        metavar="FILE",
-        help="Table to read: .csv, .tsv or .txt (also .gz), .parquet, .arrow, .feather, .npy, .npz or .mat; "
-        "a folder of images; - for CSV from standard input; example:wine for the example that ships.",
-        show_default=False,
+    _argument(
+        "FILE",
+        "Table ({formats}), folder of images, - for CSV from standard input, or example:wine.",
     ),
 ]
-Model = Annotated[
-    str,
-    typer.Argument(metavar="MODEL", help="File that cluster --save wrote.", show_default=False),
-]
+Model = Annotated[str, _argument("MODEL", "Model file written by cluster --save.")]
 LearnSource = Annotated[
     str,
-    typer.Argument(
-        metavar="RECIPE.toml|TABLE|FOLDER",
-        help="Recipe, which says what network to train on what sets; or a table of sets that are sorted already, of "
-        "the same kinds as for cluster; or a folder that has a sub-folder of images for each class.",
-        show_default=False,
-    ),
-]
-Method = Annotated[
-    str,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help="How to cluster: coterie (many algorithms propose, a network that was trained beforehand chooses), clam "
-        "(learns from the table itself), dac, amcp or attention-based (learned beforehand, from other sets), tcc "
-        "(learns from the images themselves, or from rows; needs -k or --recipe, and takes minutes).",
-    ),
-]
-LearnMethod = Annotated[
-    str | None,
-    typer.Option(
-        "--method",
-        metavar="NAME",
-        help="What learns: dac or amcp from a table, attention-based from a folder.",
-        show_default=False,
-    ),
-]
-Weights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        metavar="NAME|FILE",
-        help="With dac, amcp and attention-based: what was learned beforehand; weights that ship, by name, or a file "
-        "that learn wrote. By default those that ship for points in the plane, or for images.",
-        show_default=False,
-    ),
-]
-StartWeights = Annotated[
-    str | None,
-    typer.Option(
-        "--weights",
-        metavar="NAME|FILE|none",
-        help="With a table or a folder: weights to begin from. By default those that ship, if they take such rows.",
-        show_default=False,
-    ),
-]
-Steps = Annotated[
-    int | None,
-    typer.Option(
-        "--steps",
-        metavar="N",
-        help=f"Steps of training; by default {STEPS} with a table, {IMAGE_STEPS} with a folder.",
-        show_default=False,
-    ),
-]
-LearnSeed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="S",
-        help="With a table: the same seed gives the same weights; 0 by default.",
-        show_default=False,
-    ),
-]
-Sets = Annotated[
-    str | None,
-    typer.Option(
-        "--set", metavar="COL", help="With a table: column that says which set a row belongs to.", show_default=False
-    ),
-]
-LearnTruth = Annotated[
-    str | None,
-    typer.Option(
-        "--truth",
-        metavar="COL",
-        help="With a table: column that says which cluster of its set a row belongs to.",
-        show_default=False,
+    _argument(
+        "RECIPE.toml|TABLE|FOLDER",
+        "Recipe for a network; or a table of labelled data sets; or a folder with a sub-folder of images per class.",
     ),
 ]
 Clusters = Annotated[
     str,
-    typer.Option(
-        "-k",
-        "--clusters",
-        metavar="N|auto",
-        help="How many clusters; auto finds it out, as dac and amcp always do, and tcc never.",
-    ),
+    _option("-k", "--clusters", metavar="N|auto", text="Number of clusters{n_clusters}.", show_default=True),
 ]
-Effort = Annotated[
-    str | None,
-    typer.Option(
-        "--effort",
-        metavar="NAME",
-        help="With coterie: how much is tried: fast, balanced or thorough; balanced by default.",
-        show_default=False,
-    ),
-]
-Granularity = Annotated[
-    float | None,
-    typer.Option(
-        "--granularity",
-        metavar="G",
-        help="With coterie: above 0 for more and smaller clusters, below 0 for fewer and larger ones; 0 by default.",
-        show_default=False,
-    ),
-]
-Outliers = Annotated[
-    bool, typer.Option("--outliers", help="With coterie: rows that lie far from all others get the cluster -1.")
-]
-AllowSingle = Annotated[
-    bool, typer.Option("--allow-single", help="With coterie: the answer may be that all rows are one cluster.")
-]
-Scaling = Annotated[
-    str | None,
-    typer.Option(
-        "--scaling",
-        metavar="NAME",
-        help="With all but coterie: what makes number columns comparable: robust (extremes drawn in), standard, none. "
-        "By default robust for clam, standard for tcc, otherwise what the weights were learned with (auto).",
-        show_default=False,
-    ),
-]
-TccRecipe = Annotated[
-    str | None,
-    typer.Option(
-        "--recipe",
-        metavar="FILE.toml",
-        help="With tcc: all its settings, and where its run is kept, as recipes/tcc-cifar10.toml has them.",
-        show_default=False,
-    ),
-]
+Method = Annotated[str, _option("--method", metavar="NAME", text="Clustering method: {methods}.", show_default=True)]
 Seed = Annotated[
     int | None,
-    typer.Option(
-        "--seed",
-        metavar="S",
-        help="The same seed gives the same clusters; 0 by default, or that of the recipe.",
-        show_default=False,
-    ),
+    _option("--seed", metavar="S", text="The same seed gives the same clusters. [default: 0, or that of --recipe]"),
 ]
 Columns = Annotated[
     list[str] | None,
-    typer.Option(
-        "--columns",
-        metavar="A,B",
-        help="Cluster by these columns only: names, or numbers counted from 1. May be repeated.",
-        show_default=False,
-    ),
+    _option("--columns", metavar="A,B", text="Use only these columns: names, or numbers from 1. Can be repeated."),
 ]
-Drop = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--drop",
-        metavar="C,D",
-        help="Leave these columns out. May be repeated.",
-        show_default=False,
-    ),
-]
-Ids = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        metavar="COL",
-        help="Column that names the rows; it is not clustered by.",
-        show_default=False,
-    ),
-]
+Drop = Annotated[list[str] | None, _option("--drop", metavar="C,D", text="Do not use these columns. Can be repeated.")]
+Ids = Annotated[str | None, _option("--id", metavar="COL", text="Column with row names; not used for clustering.")]
 Truth = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--truth",
         metavar="COL",
-        help="Column with known groups to compare the clusters with; it is not clustered by. Of images, folder stands "
-        "for the sub-folders that they are in.",
-        show_default=False,
+        text="Column with known classes to compare with; not used for clustering. For images, folder means the name "
+        "of the sub-folder.",
     ),
 ]
 Header = Annotated[
     bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line has names; found out by default.",
-        show_default=False,
-    ),
+    _option("--header/--no-header", text="Whether the first line has column names. [default: detected]"),
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(
-        "--delimiter",
-        metavar="D",
-        help="What separates cells: one character, tab or space; found out by default.",
-        show_default=False,
-    ),
+    _option("--delimiter", metavar="D", text="Cell separator: one character, tab or space. [default: detected]"),
 ]
 Output = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "-o",
         "--output",
         metavar="OUT",
-        help="Write the cluster and membership of each row: .csv, .tsv or .parquet; - for CSV on standard output.",
-        show_default=False,
+        text="Write cluster and membership of each row ({written_formats}); - for CSV to standard output.",
     ),
 ]
-Append = Annotated[
-    bool,
-    typer.Option(
-        "--append",
-        help="Write all columns of FILE beside the cluster.",
-    ),
-]
+Append = Annotated[bool, _option("--append", text="Write all columns of FILE as well.")]
 Report = Annotated[
-    str | None,
-    typer.Option(
-        "--report",
-        metavar="PAGE.html",
-        help="Write a page that shows and explains the clusters.",
-        show_default=False,
-    ),
+    str | None, _option("--report", metavar="PAGE.html", text="Write an HTML page that explains the clusters.")
 ]
 Image = Annotated[
     str | None,
-    typer.Option(
-        "--image",
-        metavar="HxW",
-        help="Draw the rows of a table as images on the page, such as 28x28; their columns are the pixels.",
-        show_default=False,
+    _option(
+        "--image", metavar="HxW", text="Show table rows as images in the report, such as 28x28; columns are pixels."
     ),
 ]
 ImageSize = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "--image-size",
         metavar="HxW",
-        help="Bring the images of a folder to this height and width; by default to the size that most have, but no "
-        "side longer than 64.",
-        show_default=False,
+        text="Resize the images of a folder. [default: the most common size, no side above 64]",
     ),
 ]
 Save = Annotated[
-    str | None,
-    typer.Option(
-        "--save",
-        metavar="MODEL.safetensors",
-        help="Write the fitted model, for predict.",
-        show_default=False,
-    ),
+    str | None, _option("--save", metavar="MODEL.safetensors", text="Write the fitted model, for predict.")
 ]
+Force = Annotated[bool, _option("--force", text="Replace existing files.")]
+Quiet = Annotated[bool, _option("-q", "--quiet", text="Print only errors, and the output of -o - or --json.")]
+Json = Annotated[bool, _option("--json", text="Print the summary as JSON.")]
+
 Trained = Annotated[
     str | None,
-    typer.Option(
+    _option(
         "-o",
         "--save",
         metavar="MODEL.safetensors",
-        help="Write the trained model here; without it, a recipe's goes to NAME.safetensors, by the recipe's name.",
-        show_default=False,
+        text="Write the trained model. Required, except with a recipe. [default: NAME.safetensors of the recipe]",
     ),
 ]
 Folder = Annotated[
     str | None,
-    typer.Option(
-        "--folder",
-        metavar="DIR",
-        help="Keep the run here instead of in NAME.run, by the recipe's or MODEL's name; a run that was stopped goes "
-        "on from it.",
-        show_default=False,
-    ),
+    _option("--folder", metavar="DIR", text="Folder for the state of the run. [default: name of the model + .run]"),
 ]
-Tensorboard = Annotated[
+Tensorboard = Annotated[str | None, _option("--tensorboard", metavar="DIR", text="Write logs for TensorBoard.")]
+Sets = Annotated[str | None, _option("--set", metavar="COL", text="Table: column with the data set of each row.")]
+LearnTruth = Annotated[
+    str | None, _option("--truth", metavar="COL", text="Table: column with the class of each row within its data set.")
+]
+LearnMethod = Annotated[
     str | None,
-    typer.Option(
-        "--tensorboard",
-        metavar="DIR",
-        help="Write what is logged for TensorBoard, too.",
-        show_default=False,
+    _option("--method", metavar="NAME", text="Method to train. Tables: {table_learners}. Folders: {image_learners}."),
+]
+StartWeights = Annotated[
+    str | None,
+    _option(
+        "--weights",
+        metavar="NAME|FILE|none",
+        text="Table, folder: initial weights. [default: those that ship, if they fit the data]",
     ),
 ]
-Force = Annotated[
-    bool,
-    typer.Option(
-        "--force",
-        help="Replace files that exist already.",
+Steps = Annotated[
+    int | None,
+    _option(
+        "--steps", metavar="N", text="Training steps. [default: {table_steps} for a table, {image_steps} for a folder]"
     ),
 ]
-Quiet = Annotated[
-    bool,
-    typer.Option(
-        "-q",
-        "--quiet",
-        help="Show nothing but errors, and what -o - or --json print.",
-    ),
+LearnSeed = Annotated[
+    int | None,
+    _option("--seed", metavar="S", text="Table, folder: the same seed gives the same weights. [default: 0]"),
 ]
-Silent = Annotated[
-    bool,
-    typer.Option(
-        "-q",
-        "--quiet",
-        help="Show nothing but errors.",
-    ),
-]
-Json = Annotated[
-    bool,
-    typer.Option(
-        "--json",
-        help="Print what was found as one JSON object.",
-    ),
-]
+Silent = Annotated[bool, _option("-q", "--quiet", text="Print only errors.")]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Which table to read, and which of its columns to use."""
+
+    file: str
+    header: bool | None = None
+    delimiter: str | None = None
+    columns: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    ids: str | None = None
+    truth: str | None = None
+    image_size: str | None = None
+    """Size that the images of a folder are resized to, such as 28x28."""
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """Which files to write, and what to print."""
+
+    rows: str | None = None
+    report: str | None = None
+    model: str | None = None
+    append: bool = False
+    force: bool = False
+    quiet: bool = False
+    json: bool = False
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class ClusterRequest:
+    """Arguments of ``coterie cluster``."""
+
+    reading: Reading
+    writing: Writing = field(default_factory=Writing)
+    method: str = "coterie"
+    clusters: str = "auto"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the options that methods declare, by flag, as far as they were given."""
+    seed: int | None = None
+    image: str | None = None
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PredictRequest:
+    """Arguments of ``coterie predict``."""
+
+    model: str
+    reading: Reading
+    writing: Writing = field(default_factory=Writing)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LearnRequest:
+    """Arguments of ``coterie learn``; None where the default is used."""
+
+    reading: Reading
+    writing: Writing = field(default_factory=Writing)
+    folder: str | None = None
+    tensorboard: str | None = None
+    sets: str | None = None
+    method: str | None = None
+    weights: str | None = None
+    steps: int | None = None
+    seed: int | None = None

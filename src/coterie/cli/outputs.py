@@ -1,4 +1,4 @@
-"""The files that a command writes: checked before the work begins, and written all or none."""
+"""Output files of a command: checked before the work starts, and written all or none."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -7,21 +7,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import final
 
-from coterie.cli.inputs import Writing
+from coterie.cli.options import Writing
 from coterie.errors import InputError, OutputError
-from coterie.tables.readers.binary import pyarrow
-
-_ENDINGS = {
-    "--output": (".csv", ".tsv", ".parquet"),
-    "--report": (".html", ".htm"),
-    "--save": (".safetensors",),
-}
+from coterie.tables.readers import find_format, writable_endings
+from coterie.tables.readers.binary import import_pyarrow
 
 
 @final
 @dataclass(frozen=True)
 class Outputs:
-    """Paths that were found fit to be written to; None where nothing was asked for."""
+    """Checked output paths; None where no output was requested."""
 
     rows: Path | None
     report: Path | None
@@ -31,23 +26,24 @@ class Outputs:
 
     @property
     def files(self) -> dict[str, str]:
-        """What is written, and where to."""
+        """Paths by kind of output."""
         named = {"rows": self.rows, "report": self.report, "model": self.model}
         return {what: str(path) for what, path in named.items() if path is not None}
 
     @property
     def wants_rows(self) -> bool:
-        """Whether the table of rows is asked for."""
+        """Whether the table of rows is requested."""
         return self.to_stdout or self.rows is not None
 
     @property
     def typed(self) -> bool:
-        """Whether the table of rows knows numbers from texts."""
-        return self.rows is not None and self.rows.suffix.lower() == ".parquet"
+        """Whether the format of the rows stores numbers and dates as such."""
+        found = None if self.rows is None else find_format(self.rows)
+        return found is not None and not found.is_text
 
     @contextmanager
     def staged(self) -> Iterator["Outputs"]:
-        """Lend paths in hidden folders; what was written there is moved to its place at the end, if all went well."""
+        """Yield paths in hidden folders; at the end, if nothing failed, files are moved from there to their targets."""
         with ExitStack() as folders:
             moves: dict[Path, Path] = {}
 
@@ -60,68 +56,71 @@ class Outputs:
 
             yield Outputs(stage(self.rows), stage(self.report), stage(self.model), self.to_stdout, force=False)
             for target in moves:
-                _check_place(target, force=self.force)  # it may have come into being during the work
+                _check_target(target, force=self.force)  # it may have been created in the meantime
             for target, staged in moves.items():
                 staged.replace(target)
 
 
 def check_outputs(writing: Writing, sources: Sequence[str]) -> Outputs:
-    """Refuse, before any work, what could not be written after it."""
+    """Check all output paths before the work starts."""
     to_stdout = writing.rows == "-"
     if to_stdout and writing.json:
-        raise InputError("both -o - and --json write to the standard output; name a file for one of the two")
+        raise InputError(
+            "-o - and --json both write to standard output. Write the rows to a file, or leave --json out."
+        )
     if writing.append and writing.rows is None:
-        raise InputError("--append is about the rows that are written; say where to (-o OUT)")
+        raise InputError("--append has an effect on the written rows only. Add -o OUT, or leave it out.")
     given = {
         "--output": None if to_stdout else writing.rows,
         "--report": writing.report,
         "--save": writing.model,
     }
     paths = {option: Path(path) for option, path in given.items() if path is not None}
-    taken = {Path(source).resolve(): "read from" for source in sources if source != "-"}
+    taken = {Path(source).resolve(): "the input" for source in sources if source != "-"}
     for option, path in paths.items():
         _check_ending(option, path)
         target = path.resolve()
         if target in taken:
-            raise OutputError(f"{option} {str(path)!r} is {taken[target]} as well; choose another name")
-        taken[target] = f"written by {option}"
-        _check_place(path, force=writing.force)
+            raise OutputError(f"{option} {str(path)!r} is also {taken[target]}. Choose another name.")
+        taken[target] = f"the path of {option}"
+        _check_target(path, force=writing.force)
         _check_writable(target)
     return Outputs(paths.get("--output"), paths.get("--report"), paths.get("--save"), to_stdout, force=writing.force)
 
 
 def _check_ending(option: str, path: Path) -> None:
-    endings = _ENDINGS[option]
-    ending = path.suffix.lower()
-    if ending not in endings:
-        seen = f"ends in {path.suffix!r}" if path.suffix else "has no ending"
-        raise OutputError(f"{option} {str(path)!r} {seen}; known are {', '.join(endings)}")
-    if ending == ".parquet":
-        pyarrow("parquet")
+    endings = {"--output": writable_endings(), "--report": (".html", ".htm"), "--save": (".safetensors",)}[option]
+    if not path.name.lower().endswith(endings):
+        raise OutputError(f"{option} {str(path)!r} has an unknown ending. Use one of: {', '.join(endings)}.")
+    found = find_format(path)
+    if found is not None and found.requires == "pyarrow":
+        import_pyarrow("parquet")
 
 
-def _check_place(path: Path, *, force: bool) -> None:
+def _check_target(path: Path, *, force: bool) -> None:
     if path.is_dir():
-        raise OutputError(f"{str(path)!r} is a folder; name a file to write")
+        raise OutputError(f"{str(path)!r} is a folder. Give a file name.")
     if path.exists() and not path.is_file():
-        raise OutputError(f"{str(path)!r} is not a plain file; name one, or write to standard output (-o -)")
+        raise OutputError(
+            f"{str(path)!r} is not a regular file. Give another name, or write to standard output with -o -."
+        )
     if path.exists() and not force:
-        raise OutputError(f"{str(path)!r} exists already; choose another name, or allow replacing it (--force)")
+        raise OutputError(f"{str(path)!r} exists already. Choose another name, or replace it with --force.")
     if not path.parent.is_dir():
-        raise OutputError(f"the folder {str(path.parent)!r} does not exist; create it first")
+        raise OutputError(f"The folder {str(path.parent)!r} does not exist. Create it first.")
 
 
 def _check_writable(target: Path) -> None:
-    """Write an empty file of a name as long as any that will be needed, and remove it."""
+    """Create and remove an empty file with the longest name that will be needed."""
     with _hidden_folder(target.parent) as folder:
         try:
             Path(folder, f".{target.name}.00000000.part").touch()
         except OSError as error:
-            raise OutputError(f"{str(target)!r} cannot be written: {error.strerror or error}") from error
+            raise OutputError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
 
 
 def _hidden_folder(parent: Path) -> TemporaryDirectory[str]:
     try:
         return TemporaryDirectory(prefix=".coterie-", dir=parent)
     except OSError as error:
-        raise OutputError(f"nothing can be written to {str(parent)!r}: {error.strerror or error}") from error
+        raise OutputError(f"The folder {str(parent)!r} is not writable: {error.strerror or error}.") from error

@@ -1,50 +1,46 @@
-"""What a command says while it works. All of it goes to the standard error, so that results stay clean."""
+"""Messages and progress of a command, on the standard error, so that they never mix with results."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeAlias, TypeVar, final
+from typing import final
 
 from rich.console import Console
 from rich.progress import BarColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as ProgressBar
 
-from coterie.progress import Progress, format_seconds
-
-OnProgress: TypeAlias = Callable[[Progress], None]
-OnStep: TypeAlias = Callable[[str], None]
-Told = TypeVar("Told")
+from coterie.progress import Callback, Progress, format_seconds
 
 _BAR_SECONDS = 0.1
 _LINE_SECONDS = 10.0
 
 
 @final
-class Narrator:
-    """Tells the user what goes on: a moving bar on a terminal, now and then a line elsewhere, or nothing."""
+class ProgressDisplay:
+    """Shows progress: a bar on a terminal, a line now and then elsewhere, nothing if quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._console = Console(stderr=True, quiet=quiet, highlight=False, markup=False, soft_wrap=True)
-        self._moving = self._console.is_terminal and not self._console.is_dumb_terminal and not quiet
+        self._live = self._console.is_terminal and not self._console.is_dumb_terminal and not quiet
 
     def say(self, text: str) -> None:
         """Print one line."""
         self._console.print(text)
 
     @contextmanager
-    def phase(self, what: str) -> Iterator[None]:
-        """Show what is being done, where it can be wiped away afterwards."""
-        if not self._moving:
+    def status(self, activity: str) -> Iterator[None]:
+        """Show what is being done, without a measure of progress."""
+        if not self._live:
             yield
             return
-        with self._console.status(what):
+        with self._console.status(activity):
             yield
 
     @contextmanager
-    def training(self, what: str) -> Iterator[OnProgress]:
-        """Lend a function that shows how far training is, and how long it will still take."""
-        if not self._moving:
-            yield self._in_lines(what)
+    def progress(self, activity: str) -> Iterator[Callback]:
+        """Yield a callback that shows the Progress it receives."""
+        if not self._live:
+            yield _throttled(_LINE_SECONDS, lambda progress: self.say(f"{activity}: {progress}"))
             return
         columns = (
             TextColumn("{task.description}"),
@@ -53,39 +49,24 @@ class Narrator:
             TextColumn("{task.fields[left]}"),
         )
         with ProgressBar(*columns, console=self._console, transient=True) as bar:
-            task = bar.add_task(what, total=None, left="")
+            task = bar.add_task(activity, total=None, left="")
 
             def show(progress: Progress) -> None:
-                left = f"{format_seconds(progress.seconds_left)} left"
-                bar.update(task, total=progress.steps, completed=progress.step, left=left)
+                left = "" if progress.seconds_left is None else f"{format_seconds(progress.seconds_left)} left"
+                description = f"{activity}: {progress.stage}" if progress.stage else activity
+                bar.update(task, description=description, total=progress.steps, completed=progress.step, left=left)
 
-            yield _at_most_every(_BAR_SECONDS, show)
-
-    @contextmanager
-    def steps(self, what: str) -> Iterator[OnStep]:
-        """Lend a function that shows a few words about what is being done, in place of the words before."""
-        if not self._moving:
-            yield _at_most_every(_LINE_SECONDS, lambda words: self.say(f"{what}: {words}"))
-            return
-        with self._console.status(what) as status:
-            yield lambda words: status.update(f"{what}: {words}")
-
-    def _in_lines(self, what: str) -> OnProgress:
-        def show(progress: Progress) -> None:
-            done = f"{progress.step / progress.steps:.0%} done"
-            self.say(f"{what}: {done}, about {format_seconds(progress.seconds_left)} left")
-
-        return _at_most_every(_LINE_SECONDS, show)
+            yield _throttled(_BAR_SECONDS, show)
 
 
-def _at_most_every(seconds: float, show: Callable[[Told], None]) -> Callable[[Told], None]:
-    """Pass calls on when so much time went by since the last one, or since now."""
+def _throttled(seconds: float, show: Callback) -> Callback:
+    """Forward a call only if that much time has passed since the last one, or since now."""
     last = time.monotonic()
 
-    def sometimes(told: Told) -> None:
+    def throttled(progress: Progress) -> None:
         nonlocal last
         if time.monotonic() - last >= seconds:
             last = time.monotonic()
-            show(told)
+            show(progress)
 
-    return sometimes
+    return throttled

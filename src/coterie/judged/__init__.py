@@ -10,14 +10,16 @@ METHOD = Method(
         Option(
             "--effort",
             "effort",
-            "number of candidates that are tried (default: balanced)",
+            "how many candidates to try",
             choices=("fast", "balanced", "thorough"),
+            default="balanced",
         ),
         Option(
             "--granularity",
             "granularity",
-            "above 0 for more and smaller clusters, below 0 for fewer and larger ones (default: 0)",
+            "above 0 for more and smaller clusters, below 0 for fewer and larger ones",
             kind=float,
+            default="0",
             metavar="G",
         ),
         Option(

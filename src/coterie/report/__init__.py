@@ -1,6 +1,5 @@
-"""One self-contained HTML page that shows and explains a clustering."""
+"""One self-contained HTML page that shows and explains a clustering. Start at page.py."""
 
-from coterie.report.findings import FittedClusterer
 from coterie.report.page import render_report
 
-__all__ = ["FittedClusterer", "render_report"]
+__all__ = ["render_report"]

@@ -1,4 +1,4 @@
-"""How numbers, shares and names are written on the page."""
+"""Numbers, percentages, names and colours as the page shows them."""
 
 import math
 import re
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 
-def number(value: float) -> str:
-    """Write a number with four significant digits, thousands set apart, or `missing`."""
+def format_number(value: float) -> str:
+    """Format a number with four significant digits and thousands separators; NaN is "missing"."""
     if not math.isfinite(value):
         return "missing" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     size = abs(value)
@@ -23,26 +23,25 @@ def number(value: float) -> str:
     return text.replace("-", "−")
 
 
-def percent(share: float) -> str:
-    """Write a share as a percentage; never round something to nothing, or less than all to all."""
-    if not math.isfinite(share):
+def format_percent(fraction: float) -> str:
+    """Format a fraction as a percentage; only exact 0 and 1 become 0% and 100%."""
+    if not math.isfinite(fraction):
         return "–"
-    # A difference of sums may end a hair below zero, which would be written as -0%.
-    share = max(0.0, share)
-    if 0 < share < 0.01:
+    fraction = max(0.0, fraction)  # rounding errors would give -0%
+    if 0 < fraction < 0.01:
         return "<1%"
-    if 0.99 < share < 1:
+    if 0.99 < fraction < 1:
         return ">99%"
-    return f"{100 * share:.0f}%"
+    return f"{100 * fraction:.0f}%"
 
 
-def count(n: int, noun: str) -> str:
-    """Write `1 row`, `2 rows`, `12,345 rows`."""
+def plural(n: int, noun: str) -> str:
+    """Return "1 row", "2 rows", "12,345 rows"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
 
 
 def shorten(text: str, length: int = 32) -> str:
-    """Cut a long text: between words if it has any, else in the middle, since both ends tell names apart."""
+    """Cut a long text: between words if it has any, else in the middle, because names differ at both ends."""
     if len(text) <= length:
         return text
     whole_words = text[:length].rpartition(" ")[0].rstrip(" ,;:(-")
@@ -53,38 +52,37 @@ def shorten(text: str, length: int = 32) -> str:
 
 
 def short_names(names: Sequence[str], length: int = 28) -> dict[str, str]:
-    """Shorten names so that they stay different: those that would look alike lose what they share."""
+    """Shorten names so that they stay distinct: names that would look alike lose their common parts."""
     short = {name: shorten(name, length) for name in names}
     alike: dict[str, list[str]] = {}
     for name, text in short.items():
         alike.setdefault(text, []).append(name)
     for group in alike.values():
         if len(group) > 1:
-            begin = max(_shared_beginning(group) - length // 3, 0)
-            end = _shared_beginning([name[::-1] for name in group])
-            short |= {name: f"…{shorten(name[begin : len(name) - end], length)}…" for name in group}
+            start = max(_common_prefix(group) - length // 3, 0)
+            end = _common_prefix([name[::-1] for name in group])
+            short |= {name: f"…{shorten(name[start : len(name) - end], length)}…" for name in group}
     return short
 
 
-def _shared_beginning(texts: Sequence[str]) -> int:
-    """Return how many first characters all texts share: those of the first and the last by the alphabet."""
-    pairs = zip(min(texts), max(texts), strict=False)
+def _common_prefix(texts: Sequence[str]) -> int:
+    pairs = zip(min(texts), max(texts), strict=False)  # the first and the last in alphabetical order differ first
     return next((i for i, (a, b) in enumerate(pairs) if a != b), min(map(len, texts)))
 
 
 def name_parts(text: str) -> list[str]:
-    """Split a name where it may go on in the next line: after underlines, slashes and dots."""
+    """Split a name where a line may break: after underscores, slashes and dots."""
     return re.findall(r"[^_/.]*[_/.]+|[^_/.]+", text)
 
 
 def enumeration(parts: Sequence[str]) -> str:
-    """Join words as prose: `a`, `a and b`, `a, b and c`."""
+    """Join words: "a", "a and b", "a, b and c"."""
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}" if parts else ""
 
 
 # Lightness, chroma and hue (OKLCH). Neighbours in the list differ in lightness as well as in hue, so that
-# they stay apart where red and green, or blue and purple, look alike.
-_BY_HAND = (
+# colour-blind readers can distinguish them.
+_PALETTE = (
     (0.53, 0.125, 250.0),  # blue
     (0.74, 0.150, 70.0),  # orange
     (0.60, 0.120, 165.0),  # green
@@ -104,26 +102,26 @@ _TIERS = ((0.58, 0.12), (0.72, 0.10), (0.46, 0.10))
 
 @dataclass(frozen=True)
 class Colour:
-    """One cluster's colour on light and on dark paper, as hexadecimal codes."""
+    """Hexadecimal colour of a cluster on a light and on a dark background."""
 
     light: str
     dark: str
 
 
 def cluster_colours(n: int) -> list[Colour]:
-    """Return `n` colours: twelve chosen by hand, the further ones by turning the hue by the golden angle."""
+    """Return `n` colours: a palette of twelve, then hues at steps of the golden angle."""
     return [_pair(*_lightness_chroma_hue(i)) for i in range(n)]
 
 
 def _lightness_chroma_hue(i: int) -> tuple[float, float, float]:
-    if i < len(_BY_HAND):
-        return _BY_HAND[i]
+    if i < len(_PALETTE):
+        return _PALETTE[i]
     lightness, chroma = _TIERS[i % len(_TIERS)]
     return lightness, chroma, (20.0 + _GOLDEN_ANGLE * i) % 360.0
 
 
 def _pair(lightness: float, chroma: float, hue: float) -> Colour:
-    # On dark paper the same order of lightness is kept within a brighter, narrower range.
+    # A dark background needs a brighter, narrower range of lightness; its order stays the same.
     return Colour(_hex(lightness, chroma, hue), _hex(0.60 + 0.62 * (lightness - 0.44), chroma, hue))
 
 

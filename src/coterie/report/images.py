@@ -1,10 +1,10 @@
-"""Clusters of images: for each its mean, its most typical members and its most doubtful ones, as pictures."""
+"""Images of each cluster: its mean, typical and borderline members, as PNG data URLs."""
 
 import base64
 import math
 import struct
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.errors import InputError
-from coterie.report.findings import Findings
-from coterie.report.formatting import count, percent, shorten
+from coterie.report.data import ClusteringData
+from coterie.report.formatting import format_percent, plural, shorten
 from coterie.tables.table import ImageShape
 
 _GREY, _COLOUR, _INDEXED = 0, 2, 3
@@ -22,41 +22,41 @@ _NONE, _FROM_LEFT, _FROM_ABOVE = 0, 1, 2
 
 
 def image_png(pixels: NDArray[np.float64], low: float, high: float) -> str:
-    """Return a data address of a picture in which `low` is black and `high` is white.
+    """Encode an image in which `low` is black and `high` is white as a data URL.
 
     Parameters
     ----------
     pixels : array (height, width, channels)
         One channel for grey, or red, green and blue; NaN is black.
     low, high : float
-        The ends of the scale; what lies beyond is cut off.
+        Ends of the scale; values beyond are clipped.
     """
     span = high - low if high > low else 1.0
     levels = np.rint(255 * np.clip((np.nan_to_num(pixels, nan=low) - low) / span, 0, 1)).astype(np.uint8)
-    return _data_address(levels, _GREY if levels.shape[2] == 1 else _COLOUR, b"")
+    return _data_url(levels, _GREY if levels.shape[2] == 1 else _COLOUR, b"")
 
 
 def indexed_png(indices: NDArray[np.int64], colours: Sequence[str | None]) -> str:
-    """Return a data address of a picture whose pixels are places in a list of `#rrggbb` colours, None for no colour."""
-    # A PNG's list holds 256 colours; beyond that they repeat, which no eye could tell from a new one.
+    """Encode an image whose pixels are indices into a list of `#rrggbb` colours as a data URL; None is transparent."""
+    # A PNG palette holds 256 colours; beyond that they repeat.
     table = b"".join(bytes.fromhex((colour or "#000000")[1:]) for colour in colours[:256])
     opacity = bytes(0 if colour is None else 255 for colour in colours[:256])
     chunks = _chunk(b"PLTE", table) + (_chunk(b"tRNS", opacity) if None in colours[:256] else b"")
-    return _data_address((indices % 256).astype(np.uint8)[..., None], _INDEXED, chunks)
+    return _data_url((indices % 256).astype(np.uint8)[..., None], _INDEXED, chunks)
 
 
-def _data_address(levels: NDArray[np.uint8], colour_type: int, palette: bytes) -> str:
+def _data_url(levels: NDArray[np.uint8], colour_type: int, palette: bytes) -> str:
     height, width, _ = levels.shape
     header = struct.pack(">IIBBBBB", width, height, 8, colour_type, 0, 0, 0)
     filters = (_NONE,) if colour_type == _INDEXED else (_NONE, _FROM_LEFT, _FROM_ABOVE)
-    pixels = min((zlib.compress(_lines(levels, each), 9) for each in filters), key=len)
+    pixels = min((zlib.compress(_scan_lines(levels, each), 9) for each in filters), key=len)
     body = b"".join([_chunk(b"IHDR", header), palette, _chunk(b"IDAT", pixels), _chunk(b"IEND", b"")])
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode("ascii")
 
 
-def _lines(levels: NDArray[np.uint8], filtered: int) -> bytes:
-    """Return the lines of a picture, each after the number of its filter: pixels, or differences between neighbours."""
-    # Differences of bytes wrap around, which is what the format asks for.
+def _scan_lines(levels: NDArray[np.uint8], filtered: int) -> bytes:
+    """Return the filtered scan lines, each after the number of its filter: pixels, or differences of neighbours."""
+    # Differences of bytes wrap around, as the format requires.
     differences = levels.copy()
     if filtered == _FROM_LEFT:
         differences[:, 1:] -= levels[:, :-1]
@@ -71,205 +71,199 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 TYPICAL = 12
-DOUBTFUL = 8
+BORDERLINE = 8
 MOST_BYTES = 1_500_000
-"""Of all pictures of a page together."""
-_BEYOND_DOUBT = 0.95
+"""Limit for all images of a page."""
+_CERTAIN = 0.95
 _LONGEST_SIDE = 64
 _SHORTEST_SIDE = 8
-# Pictures of each cluster that there must be room for, even if none can be compressed; base64 makes 4 bytes of 3.
-_LEAST_PICTURES = 5
+# Images per cluster that must fit even if they do not compress; base64 turns 3 bytes into 4.
+_LEAST_IMAGES = 5
 _BYTES_PER_PIXEL = 4 / 3
 _BYTES_BESIDE_PIXELS = 150
-_ROWS_AT_ONCE = 256
-# From this size on, what is enlarged looks better smoothed than as squares.
+_BATCH_ROWS = 256
+# Enlarged images of at least this size look better smoothed.
 _SMOOTH_FROM = 40
 
 
 @dataclass(frozen=True)
-class Picture:
-    """One image on the page; the membership, and the next likely cluster, are told below those that are in doubt."""
+class Thumbnail:
+    """One image on the page; a borderline one has its membership and the next likely cluster below it."""
 
-    address: str
+    url: str
     title: str
     membership: str = ""
     other: int | None = None
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """The pictures of one cluster."""
+class ClusterImages:
+    """The images of one cluster."""
 
-    mean: Picture
-    typical: tuple[Picture, ...]
-    doubtful: tuple[Picture, ...]
+    mean: Thumbnail
+    typical: tuple[Thumbnail, ...]
+    borderline: tuple[Thumbnail, ...]
     shown: str
 
 
 @dataclass(frozen=True)
-class Pictures:
-    """A sheet for each cluster, and a sentence on how many of all images are on them."""
+class Gallery:
+    """Images of all clusters, and how many of all images these are."""
 
-    sheets: tuple[Sheet, ...]
+    clusters: tuple[ClusterImages, ...]
     shown: str
     smooth: bool
 
     @property
-    def any_doubtful(self) -> bool:
-        """Return whether there are images in doubt in any cluster."""
-        return any(sheet.doubtful for sheet in self.sheets)
+    def any_borderline(self) -> bool:
+        """Return whether any cluster has borderline images."""
+        return any(cluster.borderline for cluster in self.clusters)
 
 
 @dataclass(frozen=True)
-class _Ink:
-    """How pixels become a picture: their shape, how many are averaged into one, and what is black and white."""
+class _Renderer:
+    """Encodes rows of pixels as images, reduced by a factor, on a common scale from black to white."""
 
     shape: ImageShape
     factor: int
     low: float
     high: float
 
-    def draw(self, pixels: NDArray[np.float64]) -> str:
-        """Return the address of a picture of one image."""
+    def render(self, pixels: NDArray[np.float64]) -> str:
+        """Return the data URL of one image."""
         image = pixels.reshape(self.shape)
         for axis in (0, 1):
-            image = _averaged(image, self.factor, axis)
+            image = _downsample(image, self.factor, axis)
         return image_png(image, self.low, self.high)
 
 
-def draw_pictures(found: Findings) -> Pictures:
-    """Draw some images of each cluster, as many as there is room for on a page of bounded size."""
-    shape = found.table.image
+def build_gallery(data: ClusteringData) -> Gallery:
+    """Render images of each cluster, as far as the size limit of the page allows."""
+    shape = data.table.image
     if shape is None:
-        raise InputError("the table has no images to draw; give it their shape (height, width, channels)")
-    block = _block(found)
-    means = [_mean(block, found.labels == cluster) for cluster in range(found.n_clusters)]
-    chosen = [_members(found, cluster) for cluster in range(found.n_clusters)]
+        raise InputError("The table has no images to show. Give their shape (height, width, channels).")
+    pixels = _pixels(data)
+    means = [_mean(pixels, data.labels == cluster) for cluster in range(data.n_clusters)]
+    chosen = [_choose_members(data, cluster) for cluster in range(data.n_clusters)]
     rows = [int(row) for of_cluster in chosen for group in of_cluster for row in group]
-    ink = _Ink(shape, _factor(shape, found.n_clusters), *_scale(block, rows))
-    addresses = [ink.draw(mean) for mean in means]
-    drawn: dict[int, str] = {}
-    room = MOST_BYTES - sum(map(len, addresses))
-    for of_round in _rounds(chosen):
-        pictures = {row: ink.draw(block[row].astype(np.float64)) for row in of_round}
-        room -= sum(map(len, pictures.values()))
-        if room < 0:
+    renderer = _Renderer(shape, _reduction(shape, data.n_clusters), *_value_range(pixels, rows))
+    mean_urls = [renderer.render(mean) for mean in means]
+    urls: dict[int, str] = {}
+    left = MOST_BYTES - sum(map(len, mean_urls))
+    # One more typical and one more borderline image of every cluster at a time, so that all get equal room.
+    for candidates in zip_longest(*(group.tolist() for of_cluster in chosen for group in of_cluster)):
+        rendered = {row: renderer.render(pixels[row].astype(np.float64)) for row in candidates if row is not None}
+        left -= sum(map(len, rendered.values()))
+        if left < 0:
             break
-        drawn |= pictures
-    sheets = tuple(
-        _sheet(found, cluster, addresses[cluster], typical, doubtful, drawn)
-        for cluster, (typical, doubtful) in enumerate(chosen)
+        urls |= rendered
+    clusters = tuple(
+        _cluster_images(data, cluster, mean_urls[cluster], typical, borderline, urls)
+        for cluster, (typical, borderline) in enumerate(chosen)
     )
-    n = len(found.labels)
-    shown = f"{len(drawn):,} of {count(n, 'image')} are shown." if len(drawn) < n else f"All {n:,} images are shown."
-    return Pictures(sheets, shown, smooth=max(shape[:2]) >= _SMOOTH_FROM)
+    n = len(data.labels)
+    shown = f"{len(urls):,} of {plural(n, 'image')} are shown." if len(urls) < n else f"All {n:,} images are shown."
+    return Gallery(clusters, shown, smooth=max(shape[:2]) >= _SMOOTH_FROM)
 
 
-def _block(found: Findings) -> NDArray[Any]:
-    table = found.table
+def _pixels(data: ClusteringData) -> NDArray[Any]:
+    table = data.table
     if set(table.kinds) - {"number", "boolean"}:
-        raise InputError("images are drawn from columns of numbers, and this table has others; choose the pixels only")
+        raise InputError("Images need columns of numbers, and this table has others. Choose the pixels only.")
     return table.block if table.block is not None else np.column_stack([c.astype(np.float64) for c in table.columns])
 
 
-def _mean(block: NDArray[Any], members: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Average the members, some at a time; a pixel that none of them has is NaN."""
+def _mean(pixels: NDArray[Any], members: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Average the members in batches; NaN where all values are missing."""
     rows = np.flatnonzero(members)
-    sums, counts = np.zeros(block.shape[1]), np.zeros(block.shape[1])
-    for start in range(0, len(rows), _ROWS_AT_ONCE):
-        some = block[rows[start : start + _ROWS_AT_ONCE]].astype(np.float64)
-        present = np.isfinite(some)
-        sums += np.where(present, some, 0.0).sum(axis=0)
+    sums, counts = np.zeros(pixels.shape[1]), np.zeros(pixels.shape[1])
+    for start in range(0, len(rows), _BATCH_ROWS):
+        batch = pixels[rows[start : start + _BATCH_ROWS]].astype(np.float64)
+        present = np.isfinite(batch)
+        sums += np.where(present, batch, 0.0).sum(axis=0)
         counts += present.sum(axis=0)
     return np.divide(sums, counts, out=np.full_like(sums, np.nan), where=counts > 0)
 
 
-def _members(found: Findings, cluster: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Choose members nearest to what stands for a cluster, and of the farthest third those that belong to it least."""
-    members = np.flatnonzero(found.labels == cluster)
+def _choose_members(data: ClusteringData, cluster: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choose the members nearest to the prototype, and those of the farthest third with the lowest membership."""
+    members = np.flatnonzero(data.labels == cluster)
     distances = np.concatenate(
         [
-            ((found.encoded[rows] - found.prototypes[cluster]) ** 2).sum(axis=1)
-            for rows in np.array_split(members, 1 + len(members) // _ROWS_AT_ONCE)
+            ((data.encoded[rows] - data.prototypes[cluster]) ** 2).sum(axis=1)
+            for rows in np.array_split(members, 1 + len(members) // _BATCH_ROWS)
         ]
     )
     nearest = members[np.argsort(distances, kind="stable")]
-    # Of a small cluster, too, most members are shown as what is typical of it.
-    farther = np.sort(nearest[len(members) - len(members) // 3 :])
-    memberships = found.top_membership[farther]
+    # Only a third, so that most members of a small cluster are shown as typical.
+    farthest = np.sort(nearest[len(members) - len(members) // 3 :])
+    memberships = data.own_membership[farthest]
     order = np.argsort(memberships, kind="stable")
-    doubtful = farther[order][memberships[order] < _BEYOND_DOUBT][:DOUBTFUL]
-    return nearest[~np.isin(nearest, doubtful)][:TYPICAL], doubtful
+    borderline = farthest[order][memberships[order] < _CERTAIN][:BORDERLINE]
+    return nearest[~np.isin(nearest, borderline)][:TYPICAL], borderline
 
 
-def _scale(block: NDArray[Any], rows: list[int]) -> tuple[float, float]:
-    """Return what is black and what is white: fixed for bytes, fractions and truth values, else what is found."""
-    if block.dtype == np.uint8:
+def _value_range(pixels: NDArray[Any], rows: list[int]) -> tuple[float, float]:
+    """Return the values of black and white: fixed for bytes, fractions and booleans, else the extremes."""
+    if pixels.dtype == np.uint8:
         return 0.0, 255.0
     low, high = math.inf, -math.inf
     for row in rows:
-        finite = block[row][np.isfinite(block[row])].astype(np.float64)
+        finite = pixels[row][np.isfinite(pixels[row])].astype(np.float64)
         low, high = min(low, finite.min(initial=np.inf)), max(high, finite.max(initial=-np.inf))
     return (0.0, 1.0) if 0 <= low <= high <= 1 else (low, high)
 
 
-def _factor(shape: ImageShape, n_clusters: int) -> int:
-    """Return how many pixels along a side become one, so that no picture, and not all together, are too large."""
+def _reduction(shape: ImageShape, n_clusters: int) -> int:
+    """Return the factor by which images are reduced so that each, and all together, are small enough."""
     height, width, channels = shape
     factor = math.ceil(max(height, width) / _LONGEST_SIDE)
     while max(height, width) / factor > _SHORTEST_SIDE:
         pixels = math.ceil(height / factor) * math.ceil(width / factor) * channels
         each = _BYTES_PER_PIXEL * pixels + _BYTES_BESIDE_PIXELS
-        if n_clusters * _LEAST_PICTURES * each <= MOST_BYTES:
+        if n_clusters * _LEAST_IMAGES * each <= MOST_BYTES:
             break
         factor += 1
     return factor
 
 
-def _averaged(image: NDArray[np.float64], factor: int, axis: int) -> NDArray[np.float64]:
-    """Put the mean of so many neighbours along an axis in their place; of fewer at the end."""
+def _downsample(image: NDArray[np.float64], factor: int, axis: int) -> NDArray[np.float64]:
+    """Average each group of `factor` neighbours along an axis; the last group may be smaller."""
     if factor == 1:
         return image
     starts = np.arange(0, image.shape[axis], factor)
     lengths = np.diff(np.append(starts, image.shape[axis]))
-    beside = tuple(other for other in range(image.ndim) if other != axis)
-    means: NDArray[np.float64] = np.add.reduceat(image, starts, axis=axis) / np.expand_dims(lengths, beside)
+    other_axes = tuple(other for other in range(image.ndim) if other != axis)
+    means: NDArray[np.float64] = np.add.reduceat(image, starts, axis=axis) / np.expand_dims(lengths, other_axes)
     return means
 
 
-def _rounds(chosen: list[tuple[NDArray[np.int64], NDArray[np.int64]]]) -> Iterator[list[int]]:
-    """Yield a next typical and a next doubtful member of every cluster, so that room is shared out evenly."""
-    columns = [group.tolist() for of_cluster in chosen for group in of_cluster]
-    for of_round in zip_longest(*columns):
-        yield [row for row in of_round if row is not None]
-
-
-def _sheet(
-    found: Findings,
+def _cluster_images(
+    data: ClusteringData,
     cluster: int,
-    mean: str,
+    mean_url: str,
     typical: NDArray[np.int64],
-    doubtful: NDArray[np.int64],
-    drawn: dict[int, str],
-) -> Sheet:
-    near = tuple(_picture(found, cluster, row, drawn[row]) for row in typical.tolist() if row in drawn)
-    far = tuple(_doubted(found, cluster, row, drawn[row]) for row in doubtful.tolist() if row in drawn)
-    size = int(found.sizes[cluster])
+    borderline: NDArray[np.int64],
+    urls: dict[int, str],
+) -> ClusterImages:
+    near = tuple(_typical(data, cluster, row, urls[row]) for row in typical.tolist() if row in urls)
+    far = tuple(_borderline(data, cluster, row, urls[row]) for row in borderline.tolist() if row in urls)
+    size = int(data.sizes[cluster])
     shown = f"{len(near) + len(far):,} of {size:,}" if len(near) + len(far) < size else f"all {size:,}"
-    return Sheet(Picture(mean, f"Mean of {count(size, 'image')}"), near, far, shown)
+    return ClusterImages(Thumbnail(mean_url, f"Mean of {plural(size, 'image')}"), near, far, shown)
 
 
-def _picture(found: Findings, cluster: int, row: int, address: str) -> Picture:
-    return Picture(address, f"{_name(found, row)}: {percent(float(found.memberships[row, cluster]))} here")
+def _typical(data: ClusteringData, cluster: int, row: int, url: str) -> Thumbnail:
+    return Thumbnail(url, f"{_name(data, row)}: {format_percent(float(data.memberships[row, cluster]))} here")
 
 
-def _doubted(found: Findings, cluster: int, row: int, address: str) -> Picture:
-    elsewhere = found.memberships[row].copy()
+def _borderline(data: ClusteringData, cluster: int, row: int, url: str) -> Thumbnail:
+    elsewhere = data.memberships[row].copy()
     elsewhere[cluster] = -1.0
     other = int(elsewhere.argmax())
-    here, there = percent(float(found.memberships[row, cluster])), percent(float(elsewhere[other]))
-    return Picture(address, f"{_name(found, row)}: {here} here, {there} in cluster {other}", here, other)
+    here, there = format_percent(float(data.memberships[row, cluster])), format_percent(float(elsewhere[other]))
+    return Thumbnail(url, f"{_name(data, row)}: {here} here, {there} in cluster {other}", here, other)
 
 
-def _name(found: Findings, row: int) -> str:
-    return f"image {shorten(found.ids[row], 80)}"
+def _name(data: ClusteringData, row: int) -> str:
+    return f"image {shorten(data.ids[row], 80)}"

@@ -8,12 +8,12 @@
   const prototypes = [...area.querySelectorAll(".prototype")];
   const legends = [...document.querySelectorAll(".legend")];
   const choices = [...document.querySelectorAll("[data-choice]")];
-  const answer = points.map((point) => point[2]);
+  const result = points.map((point) => point[2]);
   const hidden = new Set();
-  // Which partition colours the map: 0 is the answer, the alternatives follow.
+  // Partition shown on the map: 0 is the result, then the alternatives.
   let choice = 0;
 
-  const clusters = () => (choice ? alternatives[choice - 1].labels : answer);
+  const clusters = () => (choice ? alternatives[choice - 1].labels : result);
   const kind = (cluster) => (cluster < 0 ? "outlier" : `k${cluster}`);
   const buttonsOf = (legend) => [...legend.querySelectorAll("button")];
   const clusterOf = (button) => Number(button.dataset.cluster);
@@ -50,14 +50,14 @@
     });
   });
 
-  const choose = (place) => {
-    choice = place;
+  const choose = (index) => {
+    choice = index;
     hidden.clear();
-    forget();
+    hideTip();
     emphasise(null);
-    choices.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.choice) === place)));
-    document.querySelectorAll("[data-of]").forEach((part) => (part.hidden = Number(part.dataset.of) !== place));
-    area.classList.toggle("other", place > 0);
+    choices.forEach((button) => button.setAttribute("aria-pressed", String(Number(button.dataset.choice) === index)));
+    document.querySelectorAll("[data-of]").forEach((part) => (part.hidden = Number(part.dataset.of) !== index));
+    area.classList.toggle("other", index > 0);
     show();
   };
   choices.forEach((button) => button.addEventListener("click", () => choose(Number(button.dataset.choice))));
@@ -72,14 +72,14 @@
     element.textContent = text;
     return element;
   };
-  const forget = () => {
+  const hideTip = () => {
     tip.hidden = true;
     finder.hidden = true;
   };
   const membershipOf = (i) => {
     const cluster = clusters()[i];
-    if (cluster < 0) return "outlier, in no cluster";
-    if (choice) return `in a cluster of ${alternatives[choice - 1].shares[cluster]} of the ${noun}s`;
+    if (cluster < 0) return "outlier (in no cluster)";
+    if (choice) return `cluster with ${alternatives[choice - 1].percents[cluster]} of the ${noun}s`;
     return `cluster ${cluster}, membership ${points[i][3]}`;
   };
   const describe = (i) => {
@@ -87,9 +87,9 @@
     tip.replaceChildren(
       line(`${noun} ${id}`, "b"),
       line(membershipOf(i), "span"),
-      ...values.map((value, place) => {
+      ...values.map((value, index) => {
         const entry = line("", "span");
-        entry.append(line(columns[place], "i"), ` ${value}`);
+        entry.append(line(columns[index], "i"), ` ${value}`);
         return entry;
       }),
     );
@@ -117,8 +117,8 @@
         nearest = i;
       }
     });
-    if (nearest === null) forget();
+    if (nearest === null) hideTip();
     else describe(nearest);
   });
-  area.addEventListener("pointerleave", forget);
+  area.addEventListener("pointerleave", hideTip);
 })();

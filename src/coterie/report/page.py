@@ -1,4 +1,4 @@
-"""Putting the page together."""
+"""The report: one self-contained HTML page about a fitted estimator."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,36 +9,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 import coterie
+from coterie.base import BaseClusterer
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.report.findings import Findings, FittedClusterer, gather, matching
-from coterie.report.formatting import cluster_colours, count, enumeration, name_parts, number, percent, shorten
-from coterie.report.images import draw_pictures
-from coterie.report.profile import describe_clusters, feature_statistics, telling_features
-from coterie.report.projection import HEIGHT, WIDTH, Map, draw_map
+from coterie.report.data import ClusteringData, check_length, collect_data
+from coterie.report.formatting import (
+    cluster_colours,
+    enumeration,
+    format_number,
+    format_percent,
+    name_parts,
+    plural,
+    shorten,
+)
+from coterie.report.images import build_gallery
+from coterie.report.profile import describe_clusters, feature_statistics, rank_features
+from coterie.report.projection import HEIGHT, WIDTH, Map, build_map
 from coterie.report.sections import (
-    KernelClusterer,
     Silhouettes,
     cluster_cards,
     confusion_table,
     heat_map,
-    kernel_pictures,
+    kernel_panels,
+    measure_silhouettes,
     membership_histogram,
     row_texts,
     run_table,
-    silhouettes,
     training_curve,
 )
-from coterie.report.selection import Alternative, Judgement, alternatives_of, judgement_of
+from coterie.report.selection import Alternative, SelectionSection, find_alternatives, selection_section
 from coterie.tables.table import Table
-from coterie.tcc.estimator import TCC
 
 _TIP_COLUMNS = 4
-_NOTES_IN_SIGHT = 8
+_VISIBLE_NOTES = 8
+_UNSHOWN = {"callback", "verbose"}
+"""Parameters that do not influence the result."""
 
 
 @dataclass(frozen=True)
 class KeyNumber:
-    """A number at the head of the page."""
+    """A number at the top of the page."""
 
     label: str
     value: str
@@ -46,7 +55,7 @@ class KeyNumber:
 
 
 def render_report(
-    model: FittedClusterer,
+    model: BaseClusterer,
     table: Table,
     *,
     title: str,
@@ -56,42 +65,42 @@ def render_report(
     seconds: float | None = None,
     images: tuple[int, int] | None = None,
 ) -> str:
-    """Show and explain a clustering on one self-contained HTML page.
+    """Render a self-contained HTML page that explains a clustering.
 
     Parameters
     ----------
-    model : fitted clusterer
-        What was fitted on `table`.
+    model : fitted estimator
+        Its ``describe_fit`` determines which sections the page has.
     table : Table
         The rows that the model was fitted on.
     title : str
         Heading of the page.
     source : str
-        Where the table comes from, in words for the reader.
-    ids : array of shape (N,), optional
-        What to call each row; by default its number, counted from 1.
-    truth : array of shape (N,), optional
-        The known class of each row, to compare the clusters with.
+        Where the table comes from.
+    ids : array (N,), optional
+        Names of the rows; by default their numbers from 1.
+    truth : array (N,), optional
+        Known class of each row, to compare the clusters with.
     seconds : float, optional
-        How long the clustering took.
+        Duration of the fit.
     images : (height, width), optional
-        Draw rows as grey images of this shape; the columns are their pixels. Not needed for a table of images.
+        Show rows as grey images of this shape; the columns are their pixels. Not needed for a table of images.
 
     Returns
     -------
     str
-        A page of HTML that loads nothing from elsewhere.
+        HTML that loads nothing from elsewhere.
 
     Raises
     ------
     InputError
-        If `table`, `ids` or `truth` differ from the fitted rows in number, or `images` from the columns.
+        If `table`, `ids` or `truth` do not match the fitted rows in number, or `images` the columns.
 
     Examples
     --------
     >>> from pathlib import Path
     >>> from coterie import ClAM
-    >>> from coterie.data.inputs import as_table
+    >>> from coterie.tables.table import as_table
     >>> X = as_table([[0.0, 1.0], [0.1, 0.9], [5.0, 4.0], [5.1, 4.2]])
     >>> model = ClAM(n_clusters=2, random_state=0).fit(X)
     >>> page = render_report(model, X, title="Four points", source="typed by hand")
@@ -100,64 +109,65 @@ def render_report(
     """
     if images is not None:
         table = replace(table, image=(*images, 1))
-    found = gather(model, table, ids)
-    # Of single pixels nothing is told: a cluster of images is shown by its pictures.
-    statistics = feature_statistics(found) if table.image is None else None
-    profiles = describe_clusters(found, statistics)
-    telling = np.empty(0, dtype=np.int64) if statistics is None else telling_features(statistics, 24)
-    # What a network sees in images has little to do with how far apart their pixels are.
-    by_pixels = table.image is None or not isinstance(model, KernelClusterer | TCC)
-    scores = silhouettes(found) if by_pixels else None
-    colours = cluster_colours(found.n_clusters)
-    drawn = draw_map(found, model, colours)
-    judgement = judgement_of(model)
-    alternatives = alternatives_of(model, found, drawn.rows)
-    telling_columns = _different_columns(found, telling)
+    description = model.describe_fit(table)
+    data = collect_data(model, table, ids, description)
+    # Single pixels say little: clusters of images are described by images.
+    statistics = feature_statistics(data) if table.image is None else None
+    profiles = describe_clusters(data, statistics)
+    best_features = np.empty(0, dtype=np.int64) if statistics is None else rank_features(statistics, 24)
+    best_columns = list(dict.fromkeys(data.features[i].column for i in best_features))
+    meaningful = table.image is None or description.pixel_distances_meaningful
+    silhouettes = measure_silhouettes(data) if meaningful else None
+    colours = cluster_colours(data.n_clusters)
+    map_ = build_map(data, model, description, colours)
+    selection = selection_section(description.selection, data.n_clusters)
+    alternatives = find_alternatives(description.selection, data, map_.rows)
     notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
-    key_numbers = _key_numbers(found, scores, judgement)
+    key_numbers = _key_numbers(data, silhouettes, selection)
     confusion, members = None, None
     if truth is not None:
-        classes, members = _classes(matching(truth, len(found.labels), "truth"))
-        key_numbers += _agreement(members, found.labels)
-        confusion = confusion_table(found, classes, members)
-    histogram = membership_histogram(found)
+        known = check_length(truth, len(data.labels), "truth")
+        classes, members = np.unique([str(value) for value in known.tolist()], return_inverse=True)
+        key_numbers += _score_numbers(members, data.labels)
+        confusion = confusion_table(data, classes, members)
+    histogram = membership_histogram(data)
     return _template().render(
         version=coterie.__version__,
         title=title,
         source=source,
-        summary=_summary(found, scores, telling_columns[:3]),
-        warning=judgement.verdict.caution if judgement else "",
-        judgement=judgement,
-        kernel=kernel_pictures(model, found, members, colours),
+        summary=_summary(data, silhouettes, best_columns[:3]),
+        warning=selection.confidence.caution if selection else "",
+        selection=selection,
+        kernel=kernel_panels(description, data, members, colours),
+        sections=description.sections,
         alternatives=alternatives,
-        outliers=_outliers(found),
-        noun=found.noun,
-        all_rows="all rows but the outliers" if found.n_outliers else "all rows",
+        outliers=_outliers(data),
+        noun=data.noun,
+        all_rows="all rows except outliers" if data.n_outliers else "all rows",
         key_numbers=key_numbers,
-        colours=cluster_colours(max(found.n_clusters, *(each.n_colours for each in alternatives), 1)),
-        row_count=count(int(found.sizes.sum()), found.noun),
-        map=drawn,
+        colours=cluster_colours(max(data.n_clusters, *(each.n_colours for each in alternatives), 1)),
+        row_count=plural(int(data.sizes.sum()), data.noun),
+        map=map_,
         map_width=WIDTH,
         map_height=HEIGHT,
-        map_drawn=_drawn(len(drawn.rows), len(found.labels), "drawn", found.noun),
-        dots=_dots(found, drawn),
-        prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in drawn.prototypes],
-        points=_points(found, drawn, telling_columns[:_TIP_COLUMNS], alternatives),
-        clusters=cluster_cards(found, profiles, telling),
-        pictures=None if table.image is None else draw_pictures(found),
-        heat=None if statistics is None else heat_map(found, statistics),
-        silhouettes=scores,
-        silhouettes_drawn=_silhouettes_drawn(found, scores, by_pixels=by_pixels),
+        map_shown=_shown(len(map_.rows), len(data.labels), data.noun),
+        points=_points(data, map_),
+        prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in map_.prototypes],
+        tips=_tips(data, map_, best_columns[:_TIP_COLUMNS], alternatives),
+        clusters=cluster_cards(data, profiles, best_features),
+        gallery=None if table.image is None else build_gallery(data),
+        heat=None if statistics is None else heat_map(data, statistics),
+        silhouettes=silhouettes,
+        silhouettes_shown=_describe_silhouettes(data, silhouettes, meaningful=meaningful),
         histogram=histogram,
-        fullest=count(histogram.fullest, found.noun),
+        tallest=plural(histogram.tallest, data.noun),
         confusion=confusion,
-        table_notes=notes[:_NOTES_IN_SIGHT],
-        more_table_notes=notes[_NOTES_IN_SIGHT:],
+        table_notes=notes[:_VISIBLE_NOTES],
+        more_table_notes=notes[_VISIBLE_NOTES:],
         fit_notes=_fit_notes(model, seconds),
-        # A function given to follow the progress shows as an address in memory, which says nothing.
-        parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if not callable(value)],
-        curve=training_curve(model.history_["loss"]),
-        runs=run_table(model.runs_),
+        parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if name not in _UNSHOWN],
+        curve=training_curve(description.losses),
+        runs=run_table(description.runs),
     )
 
 
@@ -173,162 +183,140 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.jinja")
 
 
-def _different_columns(found: Findings, telling: NDArray[np.int64]) -> list[str]:
-    return list(dict.fromkeys(found.features[place].column for place in telling))
-
-
-def _outliers(found: Findings) -> dict[str, Any] | None:
-    """Return what the page says of the rows that are in no cluster; None if there are none."""
-    n = found.n_outliers
+def _outliers(data: ClusteringData) -> dict[str, Any] | None:
+    n = data.n_outliers
     if not n:
         return None
-    largest = max(n, int(found.sizes.max()))
     return {
         "count": f"{n:,}",
-        "rows": count(n, found.noun),
-        "share": percent(n / len(found.labels)),
-        "bar": 100 * n / largest,
+        "rows": plural(n, data.noun),
+        "percent": format_percent(n / len(data.labels)),
+        "bar": 100 * n / max(n, int(data.sizes.max())),
     }
 
 
-def _summary(found: Findings, scores: Silhouettes | None, columns: Sequence[str]) -> str:
-    """Say in one sentence what came out."""
-    sizes = found.sizes
-    noun = found.noun
-    rows = count(len(found.labels), noun)
-    left = f"; {count(found.n_outliers, noun)} {'is an outlier' if found.n_outliers == 1 else 'are outliers'}"
-    left = left if found.n_outliers else ""
-    if found.n_clusters == 1:
-        return f"{rows} fell into one cluster: no groups were told apart{left}."
-    clusters = f"{found.n_clusters} clusters"
+def _summary(data: ClusteringData, silhouettes: Silhouettes | None, columns: Sequence[str]) -> str:
+    """Describe the result in one sentence."""
+    sizes, noun = data.sizes, data.noun
+    rows = plural(len(data.labels), noun)
+    outliers = f", and {plural(data.n_outliers, 'outlier')}" if data.n_outliers else ""
+    if data.n_clusters == 1:
+        return f"{rows} in one cluster{outliers}: no separate groups were found."
+    clusters = f"{data.n_clusters} clusters"
     if sizes.min() == sizes.max():
-        split = f"{clusters} of {count(sizes.min(), noun)} each"
-    elif found.n_clusters <= 4:
+        split = f"{clusters} of {plural(sizes.min(), noun)} each"
+    elif data.n_clusters <= 4:
         split = f"{clusters} of {enumeration([f'{n:,}' for n in sizes])} {noun}s"
     else:
-        split = f"{clusters}, the largest of {sizes.max():,} and the smallest of {count(sizes.min(), noun)}"
-    apart = f", told apart best by {enumeration([found.short[name] for name in columns])}" if columns else ""
-    return f"{rows} fell into {split}{apart}{_clarity(scores)}{left}."
+        split = f"{clusters} of {sizes.min():,} to {plural(sizes.max(), noun)}"
+    best = f" They differ most in {enumeration([data.short[name] for name in columns])}." if columns else ""
+    return f"{rows} in {split}{outliers}.{best}{_describe_separation(silhouettes)}"
 
 
-def _clarity(scores: Silhouettes | None) -> str:
-    if scores is None:
+def _describe_separation(silhouettes: Silhouettes | None) -> str:
+    if silhouettes is None:
         return ""
-    words = (
-        (0.5, "the clusters are clearly separate"),
-        (0.25, "the clusters are separate, with blurred borders"),
-    )
-    return "; " + next((text for least, text in words if scores.mean >= least), "the clusters overlap much")
+    levels = ((0.5, " The clusters are well separated."), (0.25, " The clusters are separate, with fuzzy borders."))
+    return next((text for least, text in levels if silhouettes.mean >= least), " The clusters overlap strongly.")
 
 
-def _key_numbers(found: Findings, scores: Silhouettes | None, judgement: Judgement | None) -> list[KeyNumber]:
-    n = len(found.labels)
-    facts = [
-        KeyNumber(f"{found.noun}s", f"{n:,}"),
-        _extent(found),
-        KeyNumber(
-            "clusters", f"{found.n_clusters:,}", f"and {count(found.n_outliers, 'outlier')}" * bool(found.n_outliers)
-        ),
+def _key_numbers(
+    data: ClusteringData, silhouettes: Silhouettes | None, selection: SelectionSection | None
+) -> list[KeyNumber]:
+    n = len(data.labels)
+    outliers = f"and {plural(data.n_outliers, 'outlier')}" if data.n_outliers else ""
+    numbers = [
+        KeyNumber(f"{data.noun}s", f"{n:,}"),
+        _width(data),
+        KeyNumber("clusters", f"{data.n_clusters:,}", outliers),
     ]
-    if judgement is not None:
-        facts.append(KeyNumber("confidence", f"{judgement.verdict.confidence:.2f}", judgement.verdict.measured))
-    if scores is not None:
-        thinned = scores.drawn < n - found.n_outliers
-        note = f"of {scores.drawn:,} {found.noun}s picked at random" if thinned else "from −1 to 1"
-        facts.append(KeyNumber("mean silhouette", f"{scores.mean:.2f}".replace("-", "−"), note))
-    membership = float(found.top_membership[found.inside].mean(dtype=np.float64)) if n > found.n_outliers else 0.0
-    facts.append(KeyNumber("mean membership", percent(membership), "in the own cluster"))
-    return facts
+    if selection is not None:
+        numbers.append(KeyNumber("confidence", f"{selection.confidence.value:.2f}", selection.confidence.unit))
+    if silhouettes is not None:
+        sampled = silhouettes.n_rows < n - data.n_outliers
+        note = f"random sample of {silhouettes.n_rows:,} {data.noun}s" if sampled else "from −1 to 1"
+        numbers.append(KeyNumber("mean silhouette", f"{silhouettes.mean:.2f}".replace("-", "−"), note))
+    membership = float(data.own_membership[data.inside].mean(dtype=np.float64)) if n > data.n_outliers else 0.0
+    numbers.append(KeyNumber("mean membership", format_percent(membership), "in the assigned cluster"))
+    return numbers
 
 
-def _extent(found: Findings) -> KeyNumber:
-    """Say how much there is of each row."""
-    if found.table.image is not None:
-        height, width, channels = found.table.image
+def _width(data: ClusteringData) -> KeyNumber:
+    if data.table.image is not None:
+        height, width, channels = data.table.image
         return KeyNumber("pixels", f"{height:,} × {width:,}", "grey" if channels == 1 else "in colour")
-    columns, features = found.table.n_columns, len(found.features)
-    return KeyNumber("columns", f"{columns:,}", f"seen as {features:,} numbers" if features != columns else "")
+    columns, features = data.table.n_columns, len(data.features)
+    return KeyNumber("columns", f"{columns:,}", f"encoded as {features:,} numbers" if features != columns else "")
 
 
-def _classes(truth: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return the known classes as text, and the place of each row's class among them."""
-    classes, members = np.unique([str(value) for value in truth.tolist()], return_inverse=True)
-    return classes, members
-
-
-def _agreement(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[KeyNumber]:
-    measured = (
-        ("adjusted Rand index", adjusted_rand_index(members, labels)),
-        ("mutual information", normalized_mutual_information(members, labels)),
-        ("accuracy", matched_accuracy(members, labels)),
+def _score_numbers(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[KeyNumber]:
+    scores = (
+        ("adjusted Rand index", adjusted_rand_index(members, labels), "0 = random, 1 = perfect"),
+        ("mutual information", normalized_mutual_information(members, labels), "normalised, 1 = perfect"),
+        ("accuracy", matched_accuracy(members, labels), "best match of clusters to classes"),
     )
-    notes = ("0 by chance, 1 at best", "normalised, 1 at best", "best match of clusters to classes")
-    return [
-        KeyNumber(name, f"{value:.3f}".replace("-", "−"), note)
-        for (name, value), note in zip(measured, notes, strict=True)
-    ]
+    return [KeyNumber(name, f"{value:.3f}".replace("-", "−"), note) for name, value, note in scores]
 
 
-def _drawn(drawn: int, n: int, verb: str, noun: str, among: str = "") -> str:
-    if drawn < n:
-        return f"{drawn:,} of {n:,} {noun}s{among} are {verb}, picked at random."
-    return f"All {n:,} {noun}s{among} are {verb}." if n > 1 else f"The only {noun} is {verb}."
+def _shown(shown: int, n: int, noun: str) -> str:
+    if shown < n:
+        return f"A random sample of {shown:,} of {n:,} {noun}s is shown."
+    return f"All {n:,} {noun}s are shown." if n > 1 else f"The only {noun} is shown."
 
 
-def _silhouettes_drawn(found: Findings, scores: Silhouettes | None, *, by_pixels: bool) -> str:
-    if scores is not None:
-        among = " in clusters" if found.n_outliers else ""
-        return _drawn(scores.drawn, len(found.labels) - found.n_outliers, "measured", found.noun, among)
-    if not by_pixels:
-        return (
-            "There is no silhouette here: it would compare pixels, and the clusters are of what a network sees in them."
-        )
-    return f"The silhouette needs at least two clusters, and more {found.noun}s than clusters, so there is none here."
+def _describe_silhouettes(data: ClusteringData, silhouettes: Silhouettes | None, *, meaningful: bool) -> str:
+    if silhouettes is not None:
+        return _shown(silhouettes.n_rows, len(data.labels) - data.n_outliers, data.noun)
+    if not meaningful:
+        return "No silhouette: it would compare pixels, but the clusters are based on what a network learned."
+    return f"No silhouette: it needs at least two clusters, and more {data.noun}s than clusters."
 
 
-def _dots(found: Findings, drawn: Map) -> list[dict[str, Any]]:
-    clusters = found.labels[drawn.rows].tolist()
-    places = drawn.places.round(1).tolist()
-    return [{"x": x, "y": y, "cluster": cluster} for (x, y), cluster in zip(places, clusters, strict=True)]
+def _points(data: ClusteringData, map_: Map) -> list[dict[str, Any]]:
+    clusters = data.labels[map_.rows].tolist()
+    positions = map_.points.round(1).tolist()
+    return [{"x": x, "y": y, "cluster": cluster} for (x, y), cluster in zip(positions, clusters, strict=True)]
 
 
-def _points(found: Findings, drawn: Map, columns: Sequence[str], alternatives: Sequence[Alternative]) -> dict[str, Any]:
-    """Return what the page shows when a dot is pointed at."""
-    memberships = found.top_membership
+def _tips(
+    data: ClusteringData, map_: Map, columns: Sequence[str], alternatives: Sequence[Alternative]
+) -> dict[str, Any]:
+    """Return what the page shows when the pointer is at a point."""
+    memberships = data.own_membership
     return {
         "width": WIDTH,
         "height": HEIGHT,
-        "noun": found.noun,
-        "columns": [found.short[name] for name in columns],
+        "noun": data.noun,
+        "columns": [data.short[name] for name in columns],
         "alternatives": [
             {
                 "clusters": each.n_clusters,
                 "labels": each.labels,
-                "shares": {group.colour: group.share for group in each.groups},
+                "percents": {cluster.colour: cluster.percent for cluster in each.clusters},
             }
             for each in alternatives
         ],
         "points": [
             [
-                *(round(float(v), 1) for v in place),
-                int(found.labels[row]),
-                percent(float(memberships[row])),
-                shorten(found.ids[row], 60),
-                row_texts(found, columns, row),
+                *(round(float(v), 1) for v in position),
+                int(data.labels[row]),
+                format_percent(float(memberships[row])),
+                shorten(data.ids[row], 60),
+                row_texts(data, columns, row),
             ]
-            for row, place in zip(drawn.rows.tolist(), drawn.places, strict=True)
+            for row, position in zip(map_.rows.tolist(), map_.points, strict=True)
         ],
     }
 
 
-def _fit_notes(model: FittedClusterer, seconds: float | None) -> list[str]:
+def _fit_notes(model: BaseClusterer, seconds: float | None) -> list[str]:
     notes = [_sentence(note) for note in model.notes_]
     if seconds is not None:
-        notes.append(f"The clustering took {number(float(f'{seconds:.3g}'))} seconds.")
+        notes.append(f"The fit took {format_number(float(f'{seconds:.3g}'))} seconds.")
     return notes
 
 
 def _sentence(note: str) -> str:
-    """Begin with a capital and end with a full stop."""
+    """Start with a capital letter and end with a full stop."""
     text = note[:1].upper() + note[1:]
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -1,17 +1,17 @@
-"""The numbers that explain the clusters: what sets each apart, its typical and its borderline rows."""
+"""Statistics that explain the clusters: distinguishing features, typical and borderline rows."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.report.findings import SHARES, Findings, mean_text
+from coterie.report.data import PROPORTIONS, ClusteringData, format_mean
 from coterie.report.formatting import shorten
 from coterie.tables.encoder import Feature
 
-# Below this the difference is too small to be called a trait (Cohen's "medium" effect).
+# Smaller effects are not reported as traits (Cohen's "medium" effect).
 NOTABLE = 0.5
-# The rest's spread can be zero; a tenth of the whole spread keeps the effect finite.
+# Fraction of the total spread; keeps effects finite where the spread within clusters is zero.
 _SMALLEST_SPREAD = 0.1
 _LEVELS_PER_COLUMN = 2
 _MOST_TRAITS = 12
@@ -19,7 +19,7 @@ _MOST_TRAITS = 12
 
 @dataclass(frozen=True)
 class Trait:
-    """How one feature of a cluster differs from the rest."""
+    """A feature that distinguishes a cluster from the other rows."""
 
     column: str
     label: str
@@ -31,7 +31,7 @@ class Trait:
 
 @dataclass(frozen=True)
 class Borderline:
-    """A row that could almost as well be in another cluster."""
+    """A row that is almost as likely to be in another cluster."""
 
     row: int
     here: float
@@ -41,11 +41,11 @@ class Borderline:
 
 @dataclass(frozen=True)
 class ClusterProfile:
-    """What a reader should know about one cluster."""
+    """Description of one cluster."""
 
     number: int
     size: int
-    share: float
+    fraction: float
     name: str
     traits: tuple[Trait, ...]
     typical: int
@@ -55,35 +55,35 @@ class ClusterProfile:
 
 @dataclass(frozen=True)
 class FeatureStatistics:
-    """What the clusters do to each feature.
+    """Statistics of each feature within and between clusters.
 
     `means` (K, D) and `overall` (D,) are in the units of the table, `spread` (D,) is the standard deviation;
-    `effects` (K, D) compare each cluster with all other rows; `telling` (D,) is the share of a feature's
-    variance that lies between the clusters.
+    `effects` (K, D) compare each cluster with all other rows; `explained` (D,) is the fraction of a feature's variance
+    that lies between the clusters.
     """
 
     means: NDArray[np.float64]
     overall: NDArray[np.float64]
     spread: NDArray[np.float64]
     effects: NDArray[np.float64]
-    telling: NDArray[np.float64]
+    explained: NDArray[np.float64]
 
     @property
     def z_scores(self) -> NDArray[np.float64]:
-        """Return how many standard deviations each cluster's mean lies from the overall mean."""
+        """Return the distance of each cluster's mean from the overall mean, in standard deviations."""
         return np.divide(self.means - self.overall, self.spread, out=np.zeros_like(self.means), where=self.spread > 0)
 
 
-def feature_statistics(found: Findings) -> FeatureStatistics:
-    """Compare every feature inside and outside of every cluster, passing over missing values and outliers."""
-    shape = (found.n_clusters, found.values.shape[1])
+def feature_statistics(data: ClusteringData) -> FeatureStatistics:
+    """Compare every feature inside and outside of every cluster, ignoring missing values and outliers."""
+    shape = (data.n_clusters, data.values.shape[1])
     counts, sums, squares = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    present = np.isfinite(found.values) & found.inside[:, None]
-    centre = _ratio(np.where(present, found.values, 0.0).sum(axis=0), present.sum(axis=0))
-    for cluster in range(found.n_clusters):
-        members = found.labels == cluster
-        # Centred before squaring: large values of little spread would lose all their digits.
-        centred = np.where(present[members], found.values[members] - centre, 0.0)
+    present = np.isfinite(data.values) & data.inside[:, None]
+    centre = _ratio(np.where(present, data.values, 0.0).sum(axis=0), present.sum(axis=0))
+    for cluster in range(data.n_clusters):
+        members = data.labels == cluster
+        # Centred before squaring: large values with a small spread would lose all their digits.
+        centred = np.where(present[members], data.values[members] - centre, 0.0)
         counts[cluster] = present[members].sum(axis=0)
         sums[cluster] = centred.sum(axis=0)
         squares[cluster] = (centred**2).sum(axis=0)
@@ -95,107 +95,107 @@ def feature_statistics(found: Findings) -> FeatureStatistics:
     pooled = np.sqrt(_ratio(within + without, np.maximum(all_counts - 2, 1)))
     floor = np.maximum(pooled, _SMALLEST_SPREAD * spread)
     effects = np.where((counts > 0) & (counts < all_counts), _ratio(inside - outside, floor), 0.0)
-    shares = np.array([feature.kind in SHARES for feature in found.features], dtype=bool)
-    effects[:, shares] = _share_effect(inside + centre, outside + centre, effects)[:, shares]
+    proportions = np.array([feature.kind in PROPORTIONS for feature in data.features], dtype=bool)
+    effects[:, proportions] = _cohens_h(inside + centre, outside + centre, effects)[:, proportions]
     return FeatureStatistics(
         means=np.where(counts > 0, inside + centre, np.nan),
         overall=centre,
         spread=spread,
         effects=effects,
-        telling=_ratio((counts * inside**2).sum(axis=0), all_squares),
+        explained=_ratio((counts * inside**2).sum(axis=0), all_squares),
     )
 
 
 def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Divide, with 0 where there is nothing to divide by."""
+    """Divide; 0 where the denominator is not positive."""
     above, below = np.broadcast_arrays(np.asarray(above, np.float64), np.asarray(below, np.float64))
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
-def _share_effect(
+def _cohens_h(
     inside: NDArray[np.float64], outside: NDArray[np.float64], like: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Cohen's h: a difference of shares on a scale where 1% against 5% counts more than 48% against 52%."""
-    angle = [2 * np.arcsin(np.sqrt(np.clip(share, 0, 1))) for share in (inside, outside)]
+    """Compute Cohen's h, a difference of proportions in which 1% vs 5% counts more than 48% vs 52%."""
+    angle = [2 * np.arcsin(np.sqrt(np.clip(proportion, 0, 1))) for proportion in (inside, outside)]
     return np.where(like == 0, 0.0, angle[0] - angle[1])
 
 
 def describe_clusters(
-    found: Findings,
+    data: ClusteringData,
     statistics: FeatureStatistics | None,
     *,
     n_traits: int = 6,
     n_borderline: int = 3,
 ) -> tuple[ClusterProfile, ...]:
-    """Return each cluster's profile; without `statistics`, since pixels mean nothing, it has no traits and no name."""
-    sizes = found.sizes
-    top = found.top_membership
-    clusters = range(found.n_clusters)
-    traits = [[] if statistics is None else _traits(found, statistics, cluster) for cluster in clusters]
+    """Describe each cluster; without statistics, as for images, it has no traits and no name of its own."""
+    sizes = data.sizes
+    top = data.own_membership
+    clusters = range(data.n_clusters)
+    traits = [[] if statistics is None else _traits(data, statistics, cluster) for cluster in clusters]
     names = [f"cluster {i}" for i in clusters] if statistics is None else cluster_names(traits)
     return tuple(
         ClusterProfile(
             number=cluster,
             size=int(sizes[cluster]),
-            share=sizes[cluster] / len(found.labels),
+            fraction=sizes[cluster] / len(data.labels),
             name=names[cluster],
             traits=tuple(traits[cluster][:n_traits]),
-            typical=_typical(found, cluster),
-            borderline=_borderline(found, cluster, n_borderline),
-            membership=float(top[found.labels == cluster].mean()) if sizes[cluster] else float("nan"),
+            typical=_typical(data, cluster),
+            borderline=_borderline(data, cluster, n_borderline),
+            membership=float(top[data.labels == cluster].mean()) if sizes[cluster] else float("nan"),
         )
         for cluster in clusters
     )
 
 
-def _traits(found: Findings, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
-    """Return the features that set a cluster apart, the strongest first, few of any one column."""
+def _traits(data: ClusteringData, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
+    """Return the distinguishing features of a cluster, strongest first, and few per column."""
     effects, means = statistics.effects[cluster], statistics.means[cluster]
-    told = [place for places in found.places_by_column.values() for place in _told_levels(places, effects, means)]
-    notable = [place for place in told if abs(effects[place]) >= NOTABLE / 2]
+    candidates = [i for indices in data.features_by_column.values() for i in _select_levels(indices, effects, means)]
+    notable = [i for i in candidates if abs(effects[i]) >= NOTABLE / 2]
     return [
         Trait(
             column=feature.column,
-            label=found.label(place),
-            effect=float(effects[place]),
-            inside=mean_text(feature, float(means[place]), float(statistics.spread[place])),
-            overall=mean_text(feature, float(statistics.overall[place]), float(statistics.spread[place])),
-            word=_word(feature, found.short[feature.column], float(effects[place]), float(means[place])),
+            label=data.label(i),
+            effect=float(effects[i]),
+            inside=format_mean(feature, float(means[i]), float(statistics.spread[i])),
+            overall=format_mean(feature, float(statistics.overall[i]), float(statistics.spread[i])),
+            word=_word(feature, data.short[feature.column], float(effects[i]), float(means[i])),
         )
-        for place in sorted(notable, key=lambda place: -abs(effects[place]))[:_MOST_TRAITS]
-        for feature in (found.features[place],)
+        for i in sorted(notable, key=lambda i: -abs(effects[i]))[:_MOST_TRAITS]
+        for feature in (data.features[i],)
     ]
 
 
-def _told_levels(places: list[int], effects: NDArray[np.float64], means: NDArray[np.float64]) -> list[int]:
-    """Choose the features to tell of one column: of two levels the prevailing one, of more the strongest."""
-    if len(places) == 2:
-        return [max(places, key=lambda place: (means[place], effects[place]))]
-    # What a cluster has says more than what it lacks.
-    return sorted(places, key=lambda place: (effects[place] < NOTABLE, -abs(effects[place])))[:_LEVELS_PER_COLUMN]
+def _select_levels(indices: list[int], effects: NDArray[np.float64], means: NDArray[np.float64]) -> list[int]:
+    """Choose the features of one column to report: the more frequent of two levels, the strongest of more."""
+    if len(indices) == 2:
+        return [max(indices, key=lambda i: (means[i], effects[i]))]
+    # Frequent levels say more than absent ones.
+    return sorted(indices, key=lambda i: (effects[i] < NOTABLE, -abs(effects[i])))[:_LEVELS_PER_COLUMN]
 
 
 def _word(feature: Feature, column: str, effect: float, mean: float) -> str:
     if feature.kind == "category":
-        return _share_word(f"{column} {shorten(str(feature.level), 20)}", effect, mean, none_below=0.02)
+        return _proportion_word(f"{column} {shorten(str(feature.level), 20)}", effect, mean, none_below=0.02)
     if feature.kind == "boolean":
-        # What is not so for most rows is its own answer, unlike one level that is rare among many.
-        return _share_word(column, effect, mean, none_below=0.5)
+        # False for most rows is informative, unlike one rare level of many.
+        return _proportion_word(column, effect, mean, none_below=0.5)
     if feature.kind == "date":
         return f"late {column}" if effect > 0 else f"early {column}"
     return f"high {column}" if effect > 0 else f"low {column}"
 
 
-def _share_word(named: str, effect: float, share: float, none_below: float) -> str:
+def _proportion_word(name: str, effect: float, proportion: float, none_below: float) -> str:
     if effect > 0:
-        return named if share >= 0.5 else f"more {named}"
-    if share >= 0.5:
-        return f"less {named}"
-    return f"not {named}" if share < none_below else f"seldom {named}"
+        return name if proportion >= 0.5 else f"more {name}"
+    if proportion >= 0.5:
+        return f"less {name}"
+    return f"not {name}" if proportion < none_below else f"rarely {name}"
 
 
 def cluster_names(traits: list[list[Trait]], *, longest: int = 4) -> list[str]:
-    """Name each cluster by its two strongest traits, adding more while two clusters share a name."""
+    """Name each cluster by its two strongest traits, and by more while two clusters have the same name."""
     words = [_words_of_different_columns(of_cluster) for of_cluster in traits]
     lengths = [2] * len(words)
     names = [", ".join(of_cluster[:2]) for of_cluster in words]
@@ -213,7 +213,7 @@ def cluster_names(traits: list[list[Trait]], *, longest: int = 4) -> list[str]:
 
 
 def _words_of_different_columns(traits: list[Trait]) -> list[str]:
-    """Return a word for each column, the strongest first; of a category the level that is frequent here."""
+    """Return a word for each column, strongest first; for a category, a level that is frequent here."""
     notable = [trait for trait in traits if abs(trait.effect) >= NOTABLE]
     frequent = {trait.column for trait in notable if trait.effect > 0}
     words: dict[str, str] = {}
@@ -223,22 +223,22 @@ def _words_of_different_columns(traits: list[Trait]) -> list[str]:
     return list(words.values())
 
 
-def _typical(found: Findings, cluster: int) -> int:
+def _typical(data: ClusteringData, cluster: int) -> int:
     """Return the member nearest to the cluster's prototype."""
-    members = np.flatnonzero(found.labels == cluster)
+    members = np.flatnonzero(data.labels == cluster)
     if not len(members):
         return -1
-    distances = ((found.encoded[members] - found.prototypes[cluster]) ** 2).sum(axis=1)
+    distances = ((data.encoded[members] - data.prototypes[cluster]) ** 2).sum(axis=1)
     return int(members[np.argmin(distances)])
 
 
-def _borderline(found: Findings, cluster: int, at_most: int) -> tuple[Borderline, ...]:
-    """Return the members with the smallest lead over a second cluster that is at least half as likely."""
-    if found.n_clusters == 1:
+def _borderline(data: ClusteringData, cluster: int, at_most: int) -> tuple[Borderline, ...]:
+    """Return the members with the smallest margin over a second cluster that is at least half as likely."""
+    if data.n_clusters == 1:
         return ()
-    members = np.flatnonzero(found.labels == cluster)
-    here = found.memberships[members, cluster]
-    elsewhere = found.memberships[members].copy()
+    members = np.flatnonzero(data.labels == cluster)
+    here = data.memberships[members, cluster]
+    elsewhere = data.memberships[members].copy()
     elsewhere[:, cluster] = -1.0
     other = elsewhere.argmax(axis=1)
     there = elsewhere.max(axis=1, initial=-1.0)
@@ -247,7 +247,7 @@ def _borderline(found: Findings, cluster: int, at_most: int) -> tuple[Borderline
     return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]), float(there[i])) for i in nearest)
 
 
-def telling_features(statistics: FeatureStatistics, at_most: int) -> NDArray[np.int64]:
-    """Return the places of the features whose spread the clusters explain best, the best first."""
-    order = np.argsort(-statistics.telling, kind="stable")[:at_most]
-    return order[statistics.telling[order] > 0]
+def rank_features(statistics: FeatureStatistics, at_most: int) -> NDArray[np.int64]:
+    """Return the features whose variance the clusters explain best, the best first."""
+    order = np.argsort(-statistics.explained, kind="stable")[:at_most]
+    return order[statistics.explained[order] > 0]

@@ -1,17 +1,18 @@
-"""The parts of the page as plain values: what the template writes down without deciding anything."""
+"""The sections of the page as plain values, which the template only writes down."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import silhouette_samples
 
-from coterie.report.findings import OUTLIER, Findings, cell_text, mean_text, thinned
-from coterie.report.formatting import Colour, count, number, percent, shorten
+from coterie.base import FitDescription
+from coterie.report.data import OUTLIER, ClusteringData, format_cell, format_mean, sample_rows
+from coterie.report.formatting import Colour, format_number, format_percent, plural, shorten
 from coterie.report.images import image_png
-from coterie.report.profile import ClusterProfile, FeatureStatistics, Trait, telling_features
+from coterie.report.profile import ClusterProfile, FeatureStatistics, Trait, rank_features
 
 SILHOUETTE_ROWS = 4_000
 _BINS = 20
@@ -19,7 +20,7 @@ _BINS = 20
 
 @dataclass(frozen=True)
 class Axis:
-    """Where the ticks stand, in percent from the low end, and what they say."""
+    """Positions of the ticks, in percent from the low end, and their labels."""
 
     title: str
     ticks: tuple[tuple[float, str], ...]
@@ -37,16 +38,16 @@ def axis_over(low: float, high: float, title: str = "", wanted: int = 5) -> Axis
 
 
 def _tick(value: float, step: float) -> str:
-    """Write a tick with just the decimals that tell it from the next."""
+    """Format a tick with the decimals that distinguish it from the next."""
     if step < 1e-4 or abs(value) >= 1e9:
-        return number(value)
+        return format_number(value)
     decimals = max(0, -int(np.floor(np.log10(step) + 1e-9)))
     return f"{value:,.{decimals}f}".replace("-", "−") if value else "0"
 
 
 @dataclass(frozen=True)
-class Knife:
-    """The silhouettes of one cluster's rows, sorted, as one shape."""
+class ClusterSilhouettes:
+    """The sorted silhouettes of the rows of one cluster, as an SVG path."""
 
     cluster: int
     path: str
@@ -57,37 +58,37 @@ class Knife:
 
 @dataclass(frozen=True)
 class Silhouettes:
-    """The silhouette of each drawn row; places are in percent."""
+    """Silhouettes of a sample of rows; positions are in percent."""
 
-    knives: tuple[Knife, ...]
+    clusters: tuple[ClusterSilhouettes, ...]
     mean: float
     zero_at: float
     mean_at: float
     axis: Axis
-    drawn: int
+    n_rows: int
 
 
-def silhouettes(found: Findings) -> Silhouettes | None:
-    """Measure how much nearer each row is to its own cluster than to the next, outliers left out; None if undefined."""
-    inside = np.flatnonzero(found.inside)
-    rows = inside[thinned(len(inside), SILHOUETTE_ROWS)]
-    labels = found.labels[rows]
+def measure_silhouettes(data: ClusteringData) -> Silhouettes | None:
+    """Measure the silhouettes of a sample of rows without outliers; None if they are undefined."""
+    inside = np.flatnonzero(data.inside)
+    rows = inside[sample_rows(len(inside), SILHOUETTE_ROWS)]
+    labels = data.labels[rows]
     present = np.unique(labels)
     if not 2 <= len(present) < len(rows):
         return None
-    scores = np.asarray(silhouette_samples(found.encoded[rows], labels), dtype=np.float64)
+    scores = np.asarray(silhouette_samples(data.encoded[rows], labels), dtype=np.float64)
     low = min(-0.1, float(np.floor(10 * scores.min()) / 10))
     gap = 0.12 / len(present)
     scale = 100 / (len(rows) * (1 + gap * (len(present) - 1)))
     top = 0.0
-    knives = []
+    shapes = []
     for cluster in present:
         own = np.sort(scores[labels == cluster])[::-1]
         bottom = top + len(own) * scale
-        knives.append(
-            Knife(
+        shapes.append(
+            ClusterSilhouettes(
                 cluster=int(cluster),
-                path=_knife_path(100 * (own - low) / (1 - low), 100 * (0 - low) / (1 - low), top, bottom),
+                path=_silhouette_path(100 * (own - low) / (1 - low), 100 * (0 - low) / (1 - low), top, bottom),
                 mean=float(own.mean()),
                 middle=(top + bottom) / 2,
                 height=bottom - top,
@@ -96,10 +97,10 @@ def silhouettes(found: Findings) -> Silhouettes | None:
         top = bottom + gap * len(rows) * scale
     mean = float(scores.mean())
     at = [100 * (value - low) / (1 - low) for value in (0.0, mean)]
-    return Silhouettes(tuple(knives), mean, at[0], at[1], axis_over(low, 1.0, "silhouette"), len(rows))
+    return Silhouettes(tuple(shapes), mean, at[0], at[1], axis_over(low, 1.0, "silhouette"), len(rows))
 
 
-def _knife_path(reach: NDArray[np.float64], zero: float, top: float, bottom: float) -> str:
+def _silhouette_path(reach: NDArray[np.float64], zero: float, top: float, bottom: float) -> str:
     edges = np.linspace(top, bottom, len(reach) + 1)
     steps = "".join(f"V{edge:.3f}H{x:.2f}" for x, edge in zip(reach[1:], edges[1:-1], strict=True))
     return f"M{zero:.2f} {top:.3f}H{reach[0]:.2f}{steps}V{bottom:.3f}H{zero:.2f}Z"
@@ -107,27 +108,27 @@ def _knife_path(reach: NDArray[np.float64], zero: float, top: float, bottom: flo
 
 @dataclass(frozen=True)
 class Histogram:
-    """Shares of rows in equal bins from 0 to 1; heights are in percent of the fullest bin."""
+    """Numbers of rows in equal bins from 0 to 1; heights are in percent of the tallest bar."""
 
     bars: tuple[tuple[float, float, str], ...]
-    fullest: int
+    tallest: int
 
 
-def membership_histogram(found: Findings) -> Histogram:
-    """Count the rows by how strongly they belong to their own cluster."""
-    own = np.clip(found.top_membership[found.inside], 0, 1)
+def membership_histogram(data: ClusteringData) -> Histogram:
+    """Count the rows by their membership in their own cluster."""
+    own = np.clip(data.own_membership[data.inside], 0, 1)
     counts, edges = np.histogram(own, bins=_BINS, range=(0, 1))
-    fullest = int(counts.max())
+    tallest = int(counts.max())
     bars = tuple(
-        (100 * i / _BINS, 100 * n / max(fullest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {count(n, found.noun)}")
+        (100 * i / _BINS, 100 * n / max(tallest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {plural(n, data.noun)}")
         for i, n in enumerate(counts.tolist())
     )
-    return Histogram(bars, fullest)
+    return Histogram(bars, tallest)
 
 
 @dataclass(frozen=True)
 class Curve:
-    """The loss over the epochs as a path in a picture of 100 by 100."""
+    """The loss over the epochs as a path in a drawing of 100 by 100."""
 
     path: str
     x: Axis
@@ -138,7 +139,7 @@ class Curve:
 
 
 def training_curve(losses: Sequence[float]) -> Curve | None:
-    """Draw the loss per epoch, on a logarithmic scale if it falls by a factor of ten; None for no epochs."""
+    """Plot the loss per epoch, on a logarithmic scale if it falls by a factor of ten; None for less than two."""
     loss = np.asarray(losses, dtype=np.float64)
     epochs = np.flatnonzero(np.isfinite(loss))
     if len(epochs) < 2:
@@ -161,19 +162,19 @@ def training_curve(losses: Sequence[float]) -> Curve | None:
         x=axis_over(first_epoch, last_epoch, "epoch"),
         y=axis,
         logarithmic=logarithmic,
-        first=number(float(shown[0])),
-        last=number(float(shown[-1])),
+        first=format_number(float(shown[0])),
+        last=format_number(float(shown[-1])),
     )
 
 
 def _logarithmic_axis(low: float, high: float) -> Axis:
-    """Tick at powers of ten, and between them at 2 and 5 where few powers are in sight."""
+    """Return ticks at powers of ten, and at 2 and 5 times these if there are few."""
     powers = range(int(np.floor(low)), int(np.ceil(high)) + 1)
     between = (1, 2, 5) if high - low < 3 else (1,)
     values = [m * 10.0**power for power in powers for m in between if low <= np.log10(m) + power <= high]
     return Axis(
         "loss (logarithmic)",
-        tuple((float(100 * (np.log10(value) - low) / (high - low)), number(value)) for value in values),
+        tuple((float(100 * (np.log10(value) - low) / (high - low)), format_number(value)) for value in values),
     )
 
 
@@ -181,16 +182,16 @@ HEAT_COLUMNS = 16
 CLASSES = 40
 RUNS = 10
 _CELLS_PER_ROW = 5
-# Bars end here; a longer effect is told by the figures beside it.
+# Bars for larger effects end here; the numbers beside them are exact.
 _WIDEST_EFFECT = 3.0
 _FULL_COLOUR_AT = 2.0
-# More than this would make the figures in the cells hard to read.
+# A stronger shade would make the numbers in the cells hard to read.
 _STRONGEST_MIX = 72.0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """A trait as a bar that leaves the middle to the left or to the right, in percent."""
+    """A trait as a bar from the middle to the left or to the right, in percent."""
 
     label: str
     left: float
@@ -202,7 +203,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class CellText:
-    """One value of a row beside the name of its column."""
+    """One value of a row and the name of its column."""
 
     column: str
     text: str
@@ -210,7 +211,7 @@ class CellText:
 
 @dataclass(frozen=True)
 class TypicalRow:
-    """The row that stands for its cluster."""
+    """The most typical row of a cluster."""
 
     id: str
     cells: tuple[CellText, ...]
@@ -228,12 +229,12 @@ class BorderRow:
 
 @dataclass(frozen=True)
 class Card:
-    """All that the page says of one cluster."""
+    """Everything that the page shows about one cluster."""
 
     profile: ClusterProfile
     size: str
     rows: str
-    share: str
+    percent: str
     bar: float
     traits: tuple[Bar, ...]
     typical: TypicalRow | None
@@ -262,7 +263,7 @@ class ShadedRow:
 
 @dataclass(frozen=True)
 class ShadedTable:
-    """A table of shaded cells, and a sentence on what of it is shown."""
+    """A table of shaded cells, and a sentence on which part is shown."""
 
     rows: tuple[ShadedRow, ...]
     shown: str
@@ -278,7 +279,7 @@ class RunRow:
 
 @dataclass(frozen=True)
 class RunTable:
-    """The runs from which the result was chosen."""
+    """The training runs that the result was chosen from."""
 
     names: tuple[str, ...]
     rows: tuple[RunRow, ...]
@@ -286,21 +287,25 @@ class RunTable:
     count: str
 
 
-def cluster_cards(found: Findings, profiles: Sequence[ClusterProfile], telling: NDArray[np.int64]) -> tuple[Card, ...]:
-    """Return the card of each cluster; without cells where no column is `telling`."""
-    largest = max(1, found.n_outliers, *(profile.size for profile in profiles))
-    usual = [found.features[place].column for place in telling]
+def cluster_cards(
+    data: ClusteringData, profiles: Sequence[ClusterProfile], best_features: NDArray[np.int64]
+) -> tuple[Card, ...]:
+    """Return the card of each cluster; its typical row shows the best features."""
+    largest = max(1, data.n_outliers, *(profile.size for profile in profiles))
+    best_columns = [data.features[i].column for i in best_features]
     return tuple(
         Card(
             profile=profile,
             size=f"{profile.size:,}",
-            rows=count(profile.size, found.noun),
-            share=percent(profile.share),
+            rows=plural(profile.size, data.noun),
+            percent=format_percent(profile.fraction),
             bar=100 * profile.size / largest,
             traits=tuple(_bar(trait) for trait in profile.traits),
-            typical=_typical_row(found, profile, usual),
+            typical=_typical_row(data, profile, best_columns),
             borderline=tuple(
-                BorderRow(shorten(found.ids[row.row], 40), percent(row.here), row.other, percent(row.there))
+                BorderRow(
+                    shorten(data.ids[row.row], 40), format_percent(row.here), row.other, format_percent(row.there)
+                )
                 for row in profile.borderline
             ),
         )
@@ -320,54 +325,54 @@ def _bar(trait: Trait) -> Bar:
     )
 
 
-def _typical_row(found: Findings, profile: ClusterProfile, usual: Sequence[str]) -> TypicalRow | None:
+def _typical_row(data: ClusteringData, profile: ClusterProfile, best_columns: Sequence[str]) -> TypicalRow | None:
     if profile.typical < 0:
         return None
-    own = [trait.column for trait in profile.traits] if usual else []
-    columns = list(dict.fromkeys([*own, *usual]))[:_CELLS_PER_ROW]
-    cells = row_texts(found, columns, profile.typical)
+    own = [trait.column for trait in profile.traits] if best_columns else []
+    columns = list(dict.fromkeys([*own, *best_columns]))[:_CELLS_PER_ROW]
+    cells = row_texts(data, columns, profile.typical)
     return TypicalRow(
-        shorten(found.ids[profile.typical], 40),
-        tuple(CellText(found.short[name], text) for name, text in zip(columns, cells, strict=True)),
+        shorten(data.ids[profile.typical], 40),
+        tuple(CellText(data.short[name], text) for name, text in zip(columns, cells, strict=True)),
     )
 
 
-def row_texts(found: Findings, columns: Sequence[str], row: int) -> list[str]:
-    """Write the values of one row in some columns."""
-    return [cell_text(found.table, found.table.names.index(name), row) for name in columns]
+def row_texts(data: ClusteringData, columns: Sequence[str], row: int) -> list[str]:
+    """Format the values of one row in some columns."""
+    return [format_cell(data.table, data.table.names.index(name), row) for name in columns]
 
 
-def heat_map(found: Findings, statistics: FeatureStatistics) -> ShadedTable | None:
-    """Return clusters against the columns that tell them apart best; None if there is nothing to tell."""
-    distinct = found.unmirrored
-    telling = telling_features(statistics, len(found.features)).tolist()
-    places = [place for place in telling if place in distinct][:HEAT_COLUMNS]
-    if found.n_clusters < 2 or not places:
+def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> ShadedTable | None:
+    """Return a table of clusters by the features that separate them best; None if no feature does."""
+    independent = data.independent_features
+    ranked = rank_features(statistics, len(data.features)).tolist()
+    indices = [i for i in ranked if i in independent][:HEAT_COLUMNS]
+    if data.n_clusters < 2 or not indices:
         return None
     z = statistics.z_scores
     rows = tuple(
         ShadedRow(
-            label=found.label(place),
-            full=found.features[place].name,
+            label=data.label(i),
+            full=data.features[i].name,
             cells=tuple(
                 _heat_cell(
-                    float(z[cluster, place]),
-                    mean_text(
-                        found.features[place],
-                        float(statistics.means[cluster, place]),
-                        float(statistics.spread[place]),
+                    float(z[cluster, i]),
+                    format_mean(
+                        data.features[i],
+                        float(statistics.means[cluster, i]),
+                        float(statistics.spread[i]),
                     ),
                 )
-                for cluster in range(found.n_clusters)
+                for cluster in range(data.n_clusters)
             ),
         )
-        for place in places
+        for i in indices
     )
-    total = len(distinct)
+    total = len(independent)
     shown = (
-        f"Of {total:,} columns and levels, the {len(places)} that tell the clusters apart best are shown."
-        if len(places) < total
-        else "The column that tells the clusters apart best comes first."
+        f"The {len(indices)} columns and levels that separate the clusters best are shown, of {total:,}."
+        if len(indices) < total
+        else "Columns that separate the clusters best come first."
         if total > 1
         else ""
     )
@@ -382,12 +387,12 @@ def _heat_cell(z: float, mean: str) -> Shade:
     return Shade(text, mix, "high" if z > 0 else "low", mean)
 
 
-def confusion_table(found: Findings, classes: NDArray[Any], members: NDArray[np.int64]) -> ShadedTable:
-    """Count the rows of each known class (largest first) in each cluster, and last the outliers, if there are any."""
-    counts = np.zeros((len(classes), found.n_clusters + (found.n_outliers > 0)), dtype=np.int64)
-    np.add.at(counts, (members, np.where(found.inside, found.labels, found.n_clusters)), 1)
+def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArray[np.int64]) -> ShadedTable:
+    """Count the rows of each known class in each cluster, with the outliers in the last column if there are any."""
+    counts = np.zeros((len(classes), data.n_clusters + (data.n_outliers > 0)), dtype=np.int64)
+    np.add.at(counts, (members, np.where(data.inside, data.labels, data.n_clusters)), 1)
     totals = counts.sum(axis=1)
-    # Classes stand in the order of the clusters that hold most of them, so that a good match is a diagonal.
+    # Classes are in the order of the clusters that hold most of them, so that a good match is a diagonal.
     largest = np.argsort(-totals, kind="stable")[:CLASSES]
     order = largest[np.argsort(counts[largest].argmax(axis=1), kind="stable")]
     rows = tuple(
@@ -406,7 +411,7 @@ def confusion_table(found: Findings, classes: NDArray[Any], members: NDArray[np.
 
 
 def run_table(runs: Sequence[Mapping[str, Any]]) -> RunTable:
-    """Return the chosen run and the best of the others by silhouette."""
+    """Return the chosen run first, then the others by silhouette."""
 
     def rank(run: Mapping[str, Any]) -> tuple[bool, float]:
         silhouette = _finite(run.get("silhouette"))
@@ -414,14 +419,14 @@ def run_table(runs: Sequence[Mapping[str, Any]]) -> RunTable:
 
     names = tuple(name for name in dict.fromkeys(key for run in runs for key in run) if name != "chosen")
     best = sorted(runs, key=rank)[:RUNS]
-    shown = "The chosen run comes first, the others by their silhouette."
+    shown = "The chosen run comes first, then the others by silhouette."
     if len(runs) > RUNS:
         shown = f"{RUNS} of {len(runs):,} runs are shown. {shown}"
     return RunTable(
         names=tuple(name.replace("_", " ") for name in names),
         rows=tuple(RunRow(bool(run.get("chosen")), tuple(_run_cell(run.get(name)) for name in names)) for run in best),
         shown=shown,
-        count=count(len(runs), "run"),
+        count=plural(len(runs), "run"),
     )
 
 
@@ -434,78 +439,63 @@ def _finite(value: object) -> float | None:
 def _run_cell(value: object) -> str:
     finite = _finite(value)
     if finite is not None:
-        return number(finite)
+        return format_number(finite)
     return str(value) if isinstance(value, str | bool) else "–"
 
 
 SIDE = 280
-"""Rows that are drawn at most, a pixel for each."""
+"""Most rows of the kernel that are shown, one pixel each."""
 STRIP = 5
-"""Pixels of the strip that tells the clusters."""
-_INK = np.array([37.0, 82.0, 130.0]) / 255
-_WARM = np.array([201.0, 88.0, 32.0]) / 255
-
-
-@runtime_checkable
-class KernelClusterer(Protocol):
-    """The members of a clusterer that learned a kernel."""
-
-    @property
-    def kernel_(self) -> NDArray[np.float32]:
-        """Return the probability (M, M) of each two of some rows to be in one cluster."""
-
-    @property
-    def kernel_rows_(self) -> NDArray[np.int64]:
-        """Return which rows these are."""
+"""Width in pixels of the strips that show the clusters."""
+_BLUE = np.array([37.0, 82.0, 130.0]) / 255
+_ORANGE = np.array([201.0, 88.0, 32.0]) / 255
 
 
 @dataclass(frozen=True)
 class Panel:
-    """One matrix."""
+    """One matrix as an image."""
 
     title: str
-    picture: str
+    url: str
 
 
 @dataclass(frozen=True)
-class KernelPictures:
-    """Matrices side by side: what was predicted, and if classes are known, these and how far off it was."""
+class KernelPanels:
+    """The predicted kernel; if classes are known, also theirs and the difference."""
 
     panels: tuple[Panel, ...]
     shown: str
 
 
-def kernel_pictures(
-    model: object, found: Findings, classes: NDArray[np.int64] | None, colours: list[Colour]
-) -> KernelPictures | None:
-    """Draw a clusterer's kernel, rows in the order of their clusters; None for those that have none."""
-    if not isinstance(model, KernelClusterer):
+def kernel_panels(
+    description: FitDescription,
+    data: ClusteringData,
+    classes: NDArray[np.int64] | None,
+    colours: list[Colour],
+) -> KernelPanels | None:
+    """Render the kernel with rows in the order of their clusters; None if there is no kernel."""
+    if description.kernel is None or description.kernel_rows is None:
         return None
-    rows = model.kernel_rows_
-    # Within a cluster the most certain rows come first, so that doubt shows at the edges of a block.
-    order = np.lexsort((-found.top_membership[rows], found.labels[rows]))
-    order = order[thinned(len(order), SIDE)]
-    kernel = model.kernel_[np.ix_(order, order)].astype(np.float64)
-    cluster = found.labels[rows][order]
-    panels = [Panel("predicted", _drawn(_shaded(kernel, _INK), cluster, colours))]
+    rows = description.kernel_rows
+    # The most certain rows of a cluster come first, so that uncertainty shows at the edges of a block.
+    order = np.lexsort((-data.own_membership[rows], data.labels[rows]))
+    order = order[sample_rows(len(order), SIDE)]
+    kernel = description.kernel[np.ix_(order, order)].astype(np.float64)
+    cluster = data.labels[rows][order]
+    panels = [Panel("predicted", _with_strips(1 - kernel[..., None] * (1 - _BLUE), cluster, colours))]
     if classes is not None:
         known = classes[rows][order]
         truth = (known[:, None] == known).astype(np.float64)
         missed, wrong = np.clip(truth - kernel, 0, 1), np.clip(kernel - truth, 0, 1)
-        difference = 1 - missed[..., None] * (1 - _WARM) - wrong[..., None] * (1 - _INK)
-        panels.append(Panel("known classes", _drawn(_shaded(truth, _INK), cluster, colours)))
-        panels.append(Panel("difference", _drawn(difference, cluster, colours)))
-    drawn, n = len(order), len(found.labels)
-    return KernelPictures(tuple(panels), "" if drawn == n else f"{drawn:,} of the {n:,} {found.noun}s are drawn.")
+        difference = 1 - missed[..., None] * (1 - _ORANGE) - wrong[..., None] * (1 - _BLUE)
+        panels.append(Panel("known classes", _with_strips(1 - truth[..., None] * (1 - _BLUE), cluster, colours)))
+        panels.append(Panel("difference", _with_strips(difference, cluster, colours)))
+    shown, n = len(order), len(data.labels)
+    return KernelPanels(tuple(panels), "" if shown == n else f"{shown:,} of {n:,} {data.noun}s are shown.")
 
 
-def _shaded(values: NDArray[np.float64], ink: NDArray[np.float64]) -> NDArray[np.float64]:
-    """White for zero, ink for one."""
-    return 1 - values[..., None] * (1 - ink)
-
-
-def _drawn(pixels: NDArray[np.float64], cluster: NDArray[np.int64], colours: list[Colour]) -> str:
-    """Put strips in the colours of the clusters along the top and the left side."""
+def _with_strips(pixels: NDArray[np.float64], cluster: NDArray[np.int64], colours: list[Colour]) -> str:
+    """Add strips in the colours of the clusters along the top and the left side."""
     codes = [bytes.fromhex(colour.light[1:]) for colour in colours]
     shades = np.array([list(code) for code in codes], dtype=np.float64).reshape(-1, 3) / 255
     strip = np.where((cluster == OUTLIER)[:, None], 0.6, shades[np.clip(cluster, 0, None)])

@@ -1,92 +1,51 @@
-"""Why this answer: what a judge of many proposals thought of them, as plain values for the page."""
+"""Scored candidates: why this result was chosen, and alternatives to show on the map."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
-from coterie.judged.assign import TOLERANCE
-from coterie.judged.estimator import UNSURE
-from coterie.report.findings import OUTLIER, Findings, some_rows
-from coterie.report.formatting import count, percent
+from coterie.base import Selection
+from coterie.report.data import OUTLIER, ClusteringData, take_rows
+from coterie.report.formatting import format_percent, plural
 from coterie.report.sections import Axis, axis_over
 
 SHORTLIST = 10
 FAMILIES = {
     "k-means": "k-means",
-    "Gaussian mixture": "mixture",
-    "Gaussian mixture, diagonal": "mixture",
-    "Gaussian mixture, shared shape": "mixture",
-    "Ward linkage": "linkage",
-    "average linkage": "linkage",
-    "complete linkage": "linkage",
-    "single linkage": "linkage",
-    "Genie linkage": "linkage",
+    "mixture": "mixture",
+    "linkage": "linkage",
     "HDBSCAN": "density",
-    "density peaks": "density",
-    "density modes": "density",
+    "density": "density",
     "spectral": "graph",
 }
+"""Family, and so colour, of an algorithm by a word in its name; others are of the family "other"."""
 _OTHER = "other"
 _COLUMNS = {
-    "raw": "the columns as they are",
+    "raw": "the original columns",
     "standardised": "standardised columns",
     "whitened": "whitened columns",
-    "ranks": "ranks within columns",
+    "ranks": "ranked columns",
 }
-_WORDS = ((0.75, "The judge is confident"), (0.5, "The judge is fairly confident"), (UNSURE, "The judge is unsure"))
-# Closer than this, the runner-up deserves a look too.
+# Smaller leads of the result over the runner-up are pointed out.
 _CLOSE = 0.05
-# Space, in percent, beside the first and the last number of clusters, and between two that are written down.
-_SIDE = 4.0
-_TICK_APART = 6.0
+# Space, in percent, beside the first and the last number of clusters, and between two tick labels.
+_MARGIN = 4.0
+_TICK_DISTANCE = 6.0
+ALTERNATIVES = 5
+# Score that one doubling or halving of the number of clusters costs when alternatives are ranked.
+_DISTANCE_COST = 0.1
 
-
-@runtime_checkable
-class JudgedClusterer(Protocol):
-    """The further members of a fitted clusterer that chose among proposals."""
-
-    @property
-    def n_clusters_(self) -> int:
-        """Return how many clusters there are."""
-
-    @property
-    def confidence_(self) -> float:
-        """Return the agreement with the true groups that the judge expects."""
-
-    @property
-    def proposals_(self) -> Sequence[Mapping[str, Any]]:
-        """Return who proposed what, and its score, the best first."""
-
-    @property
-    def levels_(self) -> Sequence[Mapping[str, Any]]:
-        """Return the best proposal for each number of clusters, from few to many."""
-
-    @property
-    def chosen_(self) -> Mapping[str, Any] | None:
-        """Return the proposal behind the answer, None if that is one group.
-
-        It may have more clusters than the answer, in which those of outliers alone are dissolved.
-        """
-
-    @property
-    def runner_up_(self) -> Mapping[str, Any] | None:
-        """Return the best proposal that is really another one."""
-
-    def alternative(self, n_clusters: int, X: Any, /) -> NDArray[np.int64]:
-        """Return the cluster of each row in the best proposal of that number of clusters."""
-
-    def shortlist(self, at_most: int, /) -> Sequence[Mapping[str, Any]]:
-        """Return the best proposals that really differ, the one that was taken among them."""
+Candidate = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A proposal in the picture; places are in percent from the left and from below."""
+    """A candidate in the chart; positions are in percent from the left and from below."""
 
     x: float
     y: float
@@ -95,21 +54,21 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Ladder:
-    """Score against number of clusters: all proposals, and a line through the best of each number."""
+class ScoreChart:
+    """Scores by number of clusters: all candidates, and a line through the best of each number."""
 
     marks: tuple[Mark, ...]
     families: tuple[str, ...]
     best: str
-    taken: Mark | None
+    chosen: Mark | None
     x: Axis
     y: Axis
-    guess_below: float
+    low_confidence: float
 
 
 @dataclass(frozen=True)
-class ProposalRow:
-    """A proposal as a row of the table."""
+class CandidateRow:
+    """A candidate as a row of the table."""
 
     algorithm: str
     family: str
@@ -117,288 +76,285 @@ class ProposalRow:
     n_clusters: int
     score: str
     bar: float
-    taken: bool
+    chosen: bool
 
 
 @dataclass(frozen=True)
 class Level:
-    """The best proposal of one number of clusters, as a step of the dial."""
+    """The best candidate of one number of clusters."""
 
     n_clusters: int
     score: str
     bar: float
-    taken: bool
+    chosen: bool
     tip: str
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How sure the judge is, in figures and in words; `warning` is empty unless the answer is a guess."""
+class Confidence:
+    """The confidence in numbers and in words; `warning` is empty unless it is low."""
 
-    confidence: float
-    measured: str
-    words: str
-    figure: str
+    value: float
+    unit: str
+    headline: str
+    sentence: str
     meaning: str
     warning: str = ""
 
     @property
     def caution(self) -> str:
-        """Return what the head of the page has to say of it, if anything."""
-        return f"{self.words}: {self.figure[0].lower()}{self.figure[1:]}" if self.warning else ""
+        """Return a sentence for the top of the page if the confidence is low."""
+        return f"{self.headline}: {self.sentence[0].lower()}{self.sentence[1:]}" if self.warning else ""
 
     @property
     def bar(self) -> float:
         """Return the confidence as the length of a bar, in percent."""
-        return 100 * min(max(self.confidence, 0.0), 1.0)
+        return 100 * min(max(self.value, 0.0), 1.0)
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """All that the page says of the choice."""
+class SelectionSection:
+    """Everything that the page shows about the choice among candidates."""
 
-    verdict: Verdict
-    ladder: Ladder | None
-    rows: tuple[ProposalRow, ...]
+    confidence: Confidence
+    chart: ScoreChart | None
+    rows: tuple[CandidateRow, ...]
     shown: str
     runner_up: str
     levels: tuple[Level, ...]
-    guess_below: float = 100 * UNSURE
+    low_confidence: float
 
 
-def judgement_of(model: object) -> Judgement | None:
-    """Say why a clusterer answered as it did; None for those that do not choose among proposals."""
-    if not isinstance(model, JudgedClusterer) or all(level["n_clusters"] == 1 for level in model.levels_):
+def selection_section(selection: Selection | None, n_clusters: int) -> SelectionSection | None:
+    """Explain the choice among candidates; None if there were none with several clusters."""
+    if selection is None or all(level["n_clusters"] == 1 for level in selection.levels):
         return None
-    listed, taken = model.shortlist(SHORTLIST), model.chosen_
-    return Judgement(
-        verdict=_verdict(model),
-        ladder=_ladder(model),
-        rows=tuple(_row(proposal, taken) for proposal in listed),
-        shown=_shown(len(listed), len(model.proposals_)),
-        runner_up=_runner_up(model),
+    shortlist, chosen = selection.shortlist(SHORTLIST), selection.chosen
+    return SelectionSection(
+        confidence=_confidence(selection, n_clusters),
+        chart=_score_chart(selection),
+        rows=tuple(_candidate_row(candidate, chosen) for candidate in shortlist),
+        shown=_describe_shortlist(len(shortlist), len(selection.candidates)),
+        runner_up=_describe_runner_up(selection),
         levels=tuple(
             Level(
                 n_clusters=level["n_clusters"],
-                score=_score(level["score"]),
+                score=_format_score(level["score"]),
                 bar=100 * level["score"],
-                taken=level == taken,
-                tip=described(level),
+                chosen=level == chosen,
+                tip=describe_candidate(level),
             )
-            for level in model.levels_
+            for level in selection.levels
         ),
+        low_confidence=100 * selection.low_confidence,
     )
 
 
-def described(proposal: Mapping[str, Any]) -> str:
-    """Write a proposal in words."""
+def describe_candidate(candidate: Candidate) -> str:
+    """Describe a candidate in words."""
     return (
-        f"{count(proposal['n_clusters'], 'cluster')} by {_proposer(proposal)} on "
-        f"{_COLUMNS.get(proposal['columns'], proposal['columns'])}, score {_score(proposal['score'])}"
+        f"{plural(candidate['n_clusters'], 'cluster')} by {_algorithm(candidate)} on "
+        f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {_format_score(candidate['score'])}"
     )
 
 
-def _score(value: float) -> str:
+def _format_score(value: float) -> str:
     return f"{value:.2f}"
 
 
-def _verdict(model: JudgedClusterer) -> Verdict:
-    confidence, taken = model.confidence_, model.chosen_
-    if taken is None:
-        return Verdict(
-            confidence=confidence,
-            measured="probability of one group",
-            words="One group is the likeliest",
-            figure=f"The judge takes it as {percent(confidence)} likely that the rows are one group.",
-            meaning="So none of the proposals was taken; their scores hold for the case that there are groups.",
+def _confidence(selection: Selection, n_clusters: int) -> Confidence:
+    value, chosen = selection.confidence, selection.chosen
+    if chosen is None:
+        return Confidence(
+            value=value,
+            unit="probability of a single cluster",
+            headline="A single cluster is most likely",
+            sentence=f"The estimated probability that all rows are one cluster is {format_percent(value)}.",
+            meaning="So no candidate was chosen; their scores assume that there are clusters.",
         )
-    return Verdict(
-        confidence=confidence,
-        measured="expected agreement, 1 at best",
-        words=next((words for least, words in _WORDS if confidence >= least), "Little more than a guess"),
-        figure=f"The judge expects an agreement of {_score(confidence)} with the true groups.",
-        meaning="1 would mean the very same groups, 0 no more than chance (adjusted Rand index)."
-        + _fewer(taken, model.proposals_[0])
-        + _dissolved(taken["n_clusters"] - model.n_clusters_),
-        warning=_warning(model, taken) if confidence < UNSURE else "",
+    headlines = ((0.75, "High confidence"), (0.5, "Moderate confidence"), (selection.low_confidence, "Low confidence"))
+    return Confidence(
+        value=value,
+        unit="expected ARI, 1 = perfect",
+        headline=next((text for least, text in headlines if value >= least), "Little better than a guess"),
+        sentence=f"The expected adjusted Rand index with the true classes is {_format_score(value)}.",
+        meaning="1 means identical clusters, 0 a random partition."
+        + _explain_fewer(selection, chosen)
+        + _explain_dissolved(chosen["n_clusters"] - n_clusters),
+        warning=_warning(selection, chosen) if value < selection.low_confidence else "",
     )
 
 
-def _fewer(taken: Mapping[str, Any], best: Mapping[str, Any]) -> str:
-    """Say why it is not the highest score that was taken, if that is the reason."""
-    highest, own = logit(np.clip([best["score"], taken["score"]], 1e-9, 1.0 - 1e-9))
-    about_as_good = highest - own <= TOLERANCE
-    if best["n_clusters"] <= taken["n_clusters"] or not about_as_good:
+def _explain_fewer(selection: Selection, chosen: Candidate) -> str:
+    """Explain why the highest score was not chosen, if fewer clusters are the reason."""
+    best = selection.candidates[0]
+    highest, own = logit(np.clip([best["score"], chosen["score"]], 1e-9, 1.0 - 1e-9))
+    if best["n_clusters"] <= chosen["n_clusters"] or highest - own > selection.tolerance:
         return ""
-    return f" Of proposals about as good as the highest ({described(best)}), the fewest clusters are taken."
+    return f" Among candidates about as good as the best ({describe_candidate(best)}), the fewest clusters are chosen."
 
 
-def _dissolved(n: int) -> str:
+def _explain_dissolved(n: int) -> str:
     if n < 1:
         return ""
-    clusters = "One cluster" if n == 1 else f"{n:,} clusters"
-    return f" {clusters} of the proposal had outliers only and {'is' if n == 1 else 'are'} no more."
+    return f" {plural(n, 'cluster')} of the candidate had only outliers and {'was' if n == 1 else 'were'} removed."
 
 
-def _warning(model: JudgedClusterer, taken: Mapping[str, Any]) -> str:
-    best = model.proposals_[0]
-    if taken["score"] < UNSURE <= best["score"]:
-        return f"The granularity that was asked for led away from what scores best: {described(best)}."
-    return "There may be no groups in this table, or none that these columns show."
+def _warning(selection: Selection, chosen: Candidate) -> str:
+    best = selection.candidates[0]
+    if chosen["score"] < selection.low_confidence <= best["score"]:
+        return f"The requested granularity led away from the best candidate: {describe_candidate(best)}."
+    return "There may be no clusters in this table, or none that these columns show."
 
 
-def _proposer(proposal: Mapping[str, Any]) -> str:
-    return f"{proposal['algorithm']}{', refined' if proposal['refined'] else ''}"
+def _algorithm(candidate: Candidate) -> str:
+    return f"{candidate['algorithm']}{', refined' if candidate['refined'] else ''}"
 
 
-def _family(proposal: Mapping[str, Any]) -> str:
-    return FAMILIES.get(proposal["algorithm"], _OTHER)
+def _family(candidate: Candidate) -> str:
+    return next((family for word, family in FAMILIES.items() if word in candidate["algorithm"]), _OTHER)
 
 
-def _row(proposal: Mapping[str, Any], taken: Mapping[str, Any] | None) -> ProposalRow:
-    return ProposalRow(
-        algorithm=_proposer(proposal),
-        family=_family(proposal),
-        columns=proposal["columns"],
-        n_clusters=proposal["n_clusters"],
-        score=_score(proposal["score"]),
-        bar=100 * proposal["score"],
-        taken=proposal == taken,
+def _candidate_row(candidate: Candidate, chosen: Candidate | None) -> CandidateRow:
+    return CandidateRow(
+        algorithm=_algorithm(candidate),
+        family=_family(candidate),
+        columns=candidate["columns"],
+        n_clusters=candidate["n_clusters"],
+        score=_format_score(candidate["score"]),
+        bar=100 * candidate["score"],
+        chosen=candidate == chosen,
     )
 
 
-def _shown(listed: int, proposed: int) -> str:
-    if proposed == 1:
-        return "There was one proposal only."
-    if listed == proposed:
-        return f"All {proposed} proposals, the best first."
-    return f"The best of {proposed:,} proposals, without those that are nearly the same as a better one."
+def _describe_shortlist(listed: int, n: int) -> str:
+    if n == 1:
+        return "There was only one candidate."
+    if listed == n:
+        return f"All {n} candidates, best first."
+    return f"The best of {n:,} candidates, without near duplicates."
 
 
-def _runner_up(model: JudgedClusterer) -> str:
-    other = model.runner_up_
+def _describe_runner_up(selection: Selection) -> str:
+    other = selection.runner_up
     if other is None:
-        return "All proposals are nearly the same, so there is no runner-up."
-    if model.chosen_ is None:
-        return f"If there are groups, then perhaps {described(other)}."
-    lead = model.chosen_["score"] - other["score"]
-    closeness = "" if lead >= _CLOSE else ". It is hardly worse" if lead >= 0 else ". The judge likes it better"
-    return f"The runner-up that really differs: {described(other)}{closeness}."
+        return "All candidates are nearly identical, so there is no runner-up."
+    if selection.chosen is None:
+        return f"If there are clusters, the best candidate is: {describe_candidate(other)}."
+    lead = selection.chosen["score"] - other["score"]
+    closeness = "" if lead >= _CLOSE else ". It is nearly as good" if lead >= 0 else ". Its score is higher"
+    return f"Runner-up: {describe_candidate(other)}{closeness}."
 
 
-def _ladder(model: JudgedClusterer) -> Ladder | None:
-    """Draw the proposals over a logarithmic axis; None if all have the same number of clusters."""
-    numbers = [level["n_clusters"] for level in model.levels_]
+def _score_chart(selection: Selection) -> ScoreChart | None:
+    """Plot the candidates over a logarithmic axis; None if all have the same number of clusters."""
+    numbers = [level["n_clusters"] for level in selection.levels]
     if len(numbers) < 2:
         return None
     low, high = np.log2(numbers[0]), np.log2(numbers[-1])
-    top = min(1.0, np.ceil(10 * model.proposals_[0]["score"] + 0.5) / 10)
+    top = min(1.0, np.ceil(10 * selection.candidates[0]["score"] + 0.5) / 10)
 
-    def mark(proposal: Mapping[str, Any]) -> Mark:
+    def mark(candidate: Candidate) -> Mark:
         return Mark(
-            x=_SIDE + (100 - 2 * _SIDE) * float((np.log2(proposal["n_clusters"]) - low) / (high - low)),
-            y=100 * proposal["score"] / top,
-            family=_family(proposal),
-            tip=described(proposal),
+            x=_MARGIN + (100 - 2 * _MARGIN) * float((np.log2(candidate["n_clusters"]) - low) / (high - low)),
+            y=100 * candidate["score"] / top,
+            family=_family(candidate),
+            tip=describe_candidate(candidate),
         )
 
-    best = [mark(level) for level in model.levels_]
-    # The best proposals are drawn last, on top of the others.
-    marks = tuple(mark(proposal) for proposal in reversed(model.proposals_))
-    return Ladder(
+    best = [mark(level) for level in selection.levels]
+    # The best candidates are drawn last, on top of the others.
+    marks = tuple(mark(candidate) for candidate in reversed(selection.candidates))
+    used = {each.family for each in marks}
+    return ScoreChart(
         marks=marks,
-        families=tuple(
-            name for name in (*dict.fromkeys(FAMILIES.values()), _OTHER) if name in {m.family for m in marks}
-        ),
+        families=tuple(name for name in dict.fromkeys((*FAMILIES.values(), _OTHER)) if name in used),
         best=" ".join(f"{each.x:.2f},{100 - each.y:.2f}" for each in best),
-        taken=None if model.chosen_ is None else mark(model.chosen_),
+        chosen=None if selection.chosen is None else mark(selection.chosen),
         x=_number_axis([each.x for each in best], numbers),
         y=axis_over(0.0, top, "score"),
-        guess_below=min(100 * UNSURE / top, 100.0),
+        low_confidence=min(100 * selection.low_confidence / top, 100.0),
     )
 
 
-def _number_axis(places: Sequence[float], numbers: Sequence[int]) -> Axis:
-    """Write down as many of the numbers of clusters as there is room for."""
+def _number_axis(positions: Sequence[float], numbers: Sequence[int]) -> Axis:
+    """Label as many of the numbers of clusters as there is room for."""
     ticks: list[tuple[float, str]] = []
-    for place, number in zip(places, numbers, strict=True):
-        if not ticks or place - ticks[-1][0] >= _TICK_APART:
-            ticks.append((place, str(number)))
+    for position, number in zip(positions, numbers, strict=True):
+        if not ticks or position - ticks[-1][0] >= _TICK_DISTANCE:
+            ticks.append((position, str(number)))
     return Axis("number of clusters", tuple(ticks))
 
 
-ALTERNATIVES = 5
-# How much of the score one doubling or halving of the number of clusters is worth: far alternatives are less of use.
-_FAR = 0.1
-
-
 @dataclass(frozen=True)
-class Group:
-    """A cluster of an alternative: the place of its colour, and its share of the rows that are drawn."""
+class AlternativeCluster:
+    """A cluster of an alternative: the number of its colour, and the percentage of the shown rows."""
 
     colour: int
-    share: str
+    percent: str
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Another partition of the rows that the map shows; clusters go by the places of their colours."""
+    """Another partition of the rows on the map; its labels are the numbers of the clusters' colours."""
 
     n_clusters: int
-    words: str
+    description: str
     labels: tuple[int, ...]
-    groups: tuple[Group, ...]
+    clusters: tuple[AlternativeCluster, ...]
 
     @property
     def n_colours(self) -> int:
-        """Return how many colours the page needs for it."""
-        return 1 + max((group.colour for group in self.groups), default=0)
+        """Return the number of colours that it needs."""
+        return 1 + max((cluster.colour for cluster in self.clusters), default=0)
 
 
-def alternatives_of(model: object, found: Findings, rows: NDArray[np.int64]) -> tuple[Alternative, ...]:
-    """Return other partitions of some rows, from few clusters to many; none for clusterers without proposals."""
-    if not isinstance(model, JudgedClusterer):
+def find_alternatives(
+    selection: Selection | None, data: ClusteringData, rows: NDArray[np.int64]
+) -> tuple[Alternative, ...]:
+    """Return other partitions of some rows, in ascending order of the number of clusters."""
+    if selection is None:
         return ()
-    table = some_rows(found.table, rows)
+    table = take_rows(data.table, rows)
     return tuple(
-        _alternative(level, found.labels[rows], np.asarray(model.alternative(level["n_clusters"], table)))
-        for level in _nearest_levels(model)
+        _alternative(level, data.labels[rows], np.asarray(selection.alternative(level["n_clusters"], table)))
+        for level in _nearest_levels(selection, data.n_clusters)
     )
 
 
-def _nearest_levels(model: JudgedClusterer) -> list[Mapping[str, Any]]:
-    """Choose the best levels near the one that was taken, from few clusters to many."""
-    number = model.n_clusters_ if model.chosen_ is None else model.chosen_["n_clusters"]
+def _nearest_levels(selection: Selection, n_clusters: int) -> list[Candidate]:
+    """Choose good levels near the chosen one, in ascending order of the number of clusters."""
+    number = n_clusters if selection.chosen is None else selection.chosen["n_clusters"]
 
-    def worth(level: Mapping[str, Any]) -> float:
-        return float(level["score"] - _FAR * abs(np.log2(level["n_clusters"] / number)))
+    def worth(level: Candidate) -> float:
+        return float(level["score"] - _DISTANCE_COST * abs(np.log2(level["n_clusters"] / number)))
 
-    others = [level for level in model.levels_ if level["n_clusters"] != number]
+    others = [level for level in selection.levels if level["n_clusters"] != number]
     best = sorted(others, key=worth, reverse=True)[:ALTERNATIVES]
     return sorted(best, key=lambda level: int(level["n_clusters"]))
 
 
-def _alternative(level: Mapping[str, Any], taken: NDArray[np.int64], labels: NDArray[np.int64]) -> Alternative:
-    colour_of = _colours(taken, labels, level["n_clusters"])
+def _alternative(level: Candidate, result: NDArray[np.int64], labels: NDArray[np.int64]) -> Alternative:
+    colours = _match_colours(result, labels, level["n_clusters"])
     sizes = np.bincount(labels[labels != OUTLIER], minlength=level["n_clusters"])
     order = np.argsort(-sizes, kind="stable")
     return Alternative(
         n_clusters=level["n_clusters"],
-        words=described(level),
-        labels=tuple(np.where(labels == OUTLIER, OUTLIER, colour_of[labels]).tolist()),
-        groups=tuple(Group(int(colour_of[i]), percent(sizes[i] / len(labels))) for i in order),
+        description=describe_candidate(level),
+        labels=tuple(np.where(labels == OUTLIER, OUTLIER, colours[labels]).tolist()),
+        clusters=tuple(AlternativeCluster(int(colours[i]), format_percent(sizes[i] / len(labels))) for i in order),
     )
 
 
-def _colours(taken: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
-    """Give each cluster the colour of the one in the answer that it shares most with, or else a new colour."""
-    known = int(taken.max(initial=0)) + 1
-    shared = np.zeros((n_clusters, known))
-    both = (taken != OUTLIER) & (labels != OUTLIER)
-    np.add.at(shared, (labels[both], taken[both]), 1.0)
-    mine, theirs = linear_sum_assignment(shared, maximize=True)
+def _match_colours(result: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
+    """Give each cluster the colour of the best matching cluster of the result, or else a new colour."""
+    n_result = int(result.max(initial=0)) + 1
+    overlap = np.zeros((n_clusters, n_result))
+    both = (result != OUTLIER) & (labels != OUTLIER)
+    np.add.at(overlap, (labels[both], result[both]), 1.0)
+    own, matched = linear_sum_assignment(overlap, maximize=True)
     colours = np.full(n_clusters, OUTLIER, dtype=np.int64)
-    colours[mine] = theirs
+    colours[own] = matched
     new = np.flatnonzero(colours == OUTLIER)
-    colours[new] = known + np.arange(len(new))
+    colours[new] = n_result + np.arange(len(new))
     return colours

@@ -1,0 +1,209 @@
+"""A fitted clustering as plain arrays, for the summary and the report."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coterie.base import BaseClusterer, FitDescription
+from coterie.errors import InputError
+from coterie.report.formatting import format_number, format_percent, short_names, shorten
+from coterie.tables.encoder import MISSING_LEVEL, Feature, TableEncoder
+from coterie.tables.table import Table
+
+SEED = 20_240_917
+OUTLIER = -1
+_DAY = 86_400
+PROPORTIONS = frozenset({"category", "boolean"})
+"""Kinds of features whose mean is a proportion."""
+
+
+@dataclass(frozen=True)
+class ClusteringData:
+    """A clustering as arrays: N rows, D features, K clusters; outliers have the label ``OUTLIER``."""
+
+    table: Table
+    encoder: TableEncoder
+    encoded: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    memberships: NDArray[np.float32]
+    prototypes: NDArray[np.float32]
+    features: tuple[Feature, ...]
+    short: Mapping[str, str]
+    """Short names of the columns."""
+    ids: tuple[str, ...]
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """Return the features (N, D) in the units of the table: missing values are NaN, dates seconds since 1970.
+
+        Computed on demand, because images do not need them and they are larger than the table.
+        """
+        return _values_in_units(self.encoder, self.table, self.encoded)
+
+    def label(self, index: int) -> str:
+        """Return the name of a feature: its column, and its level if it stands for one."""
+        feature = self.features[index]
+        column = self.short[feature.column]
+        return f"{column} = {shorten(str(feature.level), 24)}" if feature.kind == "category" else column
+
+    @property
+    def features_by_column(self) -> dict[str, list[int]]:
+        """Return the features of each column: one, or one per level."""
+        indices: dict[str, list[int]] = {}
+        for index, feature in enumerate(self.features):
+            indices.setdefault(feature.column, []).append(index)
+        return indices
+
+    @property
+    def independent_features(self) -> frozenset[int]:
+        """Return the features without one of any two levels, because each is the complement of the other."""
+        kept = set(range(len(self.features)))
+        for indices in self.features_by_column.values():
+            if len(indices) == 2:
+                # Levels are sorted, so the second is the positive one of no and yes, 0 and 1, false and true.
+                kept.remove(indices[1 if self.features[indices[1]].level == MISSING_LEVEL else 0])
+        return frozenset(kept)
+
+    @property
+    def noun(self) -> str:
+        """Return what a row is called on the page."""
+        return "row" if self.table.image is None else "image"
+
+    @property
+    def n_clusters(self) -> int:
+        """Return the number of clusters."""
+        return len(self.prototypes)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Return the number of rows of each cluster."""
+        return np.bincount(self.labels[self.inside], minlength=self.n_clusters)
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Return which rows are in a cluster."""
+        inside: NDArray[np.bool_] = self.labels != OUTLIER
+        return inside
+
+    @property
+    def n_outliers(self) -> int:
+        """Return the number of rows in no cluster."""
+        return int(np.count_nonzero(~self.inside))
+
+    @property
+    def own_membership(self) -> NDArray[np.float32]:
+        """Return the membership of each row in its own cluster; NaN for outliers."""
+        own = self.memberships[np.arange(len(self.labels)), np.maximum(self.labels, 0)]
+        return np.where(self.inside, own, np.float32(np.nan))
+
+
+def collect_data(
+    model: BaseClusterer, table: Table, ids: NDArray[Any] | None, description: FitDescription
+) -> ClusteringData:
+    """Collect the arrays of a fitted estimator and of the table that it was fitted on."""
+    encoder = model.table_
+    encoded = np.asarray(encoder.transform(table), dtype=np.float32)
+    n = len(encoded)
+    if n != len(model.labels_):
+        raise InputError(
+            f"The table has {n:,} rows, but the model was fitted on {len(model.labels_):,}. "
+            "Give the table that the model was fitted on."
+        )
+    if set(table.names) != set(encoder.names):  # made-up names
+        table = replace(table, names=encoder.names)
+    labels = np.asarray(model.labels_)
+    prototypes = description.prototypes
+    if prototypes is None:
+        prototypes = _cluster_means(encoded, labels, model.n_clusters_)
+    return ClusteringData(
+        table=table,
+        encoder=encoder,
+        encoded=encoded,
+        labels=labels,
+        memberships=np.asarray(model.probabilities_),
+        prototypes=np.asarray(prototypes, dtype=np.float32),
+        features=tuple(encoder.features),
+        short=short_names(table.names),
+        ids=tuple(str(i) for i in (check_length(ids, n, "ids") if ids is not None else range(1, n + 1))),
+    )
+
+
+def check_length(values: NDArray[Any], n: int, name: str) -> NDArray[Any]:
+    """Require one value per row."""
+    values = np.asarray(values)
+    if values.shape != (n,):
+        raise InputError(f"{name} has shape {values.shape}, but there are {n:,} rows. Give one value per row.")
+    return values
+
+
+def sample_rows(n: int, at_most: int) -> NDArray[np.int64]:
+    """Return all row numbers, or a random sample of them with a fixed seed, in ascending order."""
+    if n <= at_most:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(SEED).choice(n, at_most, replace=False))
+
+
+def take_rows(table: Table, rows: NDArray[np.int64]) -> Table:
+    """Return a table of some of the rows."""
+    if table.block is not None:
+        return replace(table, block=table.block[rows], extra_columns={})
+    return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns={})
+
+
+def format_mean(feature: Feature, mean: float, spread: float) -> str:
+    """Format the mean of a feature: as a percentage for proportions, otherwise in the units of the table."""
+    if feature.kind in PROPORTIONS:
+        # Rounded, because the sums behind it are not exactly 0 or 1.
+        return format_percent(round(mean, 9))
+    if feature.kind == "date":
+        return _format_date(mean, "D" if spread > _DAY else "m")
+    return format_number(mean)
+
+
+def format_cell(table: Table, column: int, row: int) -> str:
+    """Format one value of the table."""
+    values = table.column(column)
+    value = values[row]
+    match values.dtype.kind:
+        case "M":
+            seconds = value.astype("datetime64[us]").astype(np.int64) / 1e6
+            return _format_date(float("nan") if np.isnat(value) else seconds, "m" if seconds % _DAY else "D")
+        case "O":
+            return "missing" if value is None else shorten(str(value), 40)
+        case "b":
+            return "yes" if value else "no"
+    return format_number(float(value))
+
+
+def _format_date(seconds: float, precision: Literal["D", "m"]) -> str:
+    if not np.isfinite(seconds):
+        return "missing"
+    return np.datetime_as_string(np.datetime64(int(seconds), "s"), unit=precision).replace("T", " ")
+
+
+def _cluster_means(encoded: NDArray[np.float32], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.float64]:
+    """Return the mean of each cluster; that of all rows for an empty one."""
+    everywhere = encoded.mean(axis=0, dtype=np.float64)
+    members = [encoded[labels == cluster] for cluster in range(n_clusters)]
+    return np.stack([rows.mean(axis=0, dtype=np.float64) if len(rows) else everywhere for rows in members])
+
+
+def _values_in_units(encoder: TableEncoder, table: Table, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Take numbers and dates from the table, which has the missing values, and proportions from the encoder."""
+    # Rounded, because float32 proportions are not exactly 0 or 1.
+    values = np.round(encoder.inverse_transform(encoded), 4)
+    positions = {name: position for position, name in enumerate(table.names)}
+    for index, feature in enumerate(encoder.features):
+        if feature.kind == "category":
+            continue
+        column = table.column(positions[feature.column])
+        if column.dtype.kind in "iufb":
+            values[:, index] = column
+        elif column.dtype.kind == "M":
+            micro = column.astype("datetime64[us]")
+            values[:, index] = np.where(np.isnat(micro), np.nan, micro.astype(np.float64) / 1e6)
+    return values
