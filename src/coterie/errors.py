@@ -40,21 +40,9 @@ class MissingExtraError(CoterieError, ImportError):
 
 
 def import_extra(module: str, *, extra: str, purpose: str) -> Any:
-    """Import a module of an optional dependency.
+    """Import a module of an optional dependency; if it is missing, raise an error with the command that installs it.
 
-    Parameters
-    ----------
-    module : str
-        Such as "pyarrow.parquet".
-    extra : str
-        Extra of this package that installs it, such as "arrow".
-    purpose : str
-        What needs it, such as "Parquet files need pyarrow".
-
-    Raises
-    ------
-    MissingExtraError
-        If the module is not installed.
+    ``extra`` is the extra of this package, such as "arrow"; ``purpose`` is like "Parquet files need pyarrow".
     """
     try:
         return import_module(module)

@@ -70,14 +70,7 @@ def format_seconds(seconds: float) -> str:
 def make_callback(callback: Callback | None, *, verbose: bool, name: str) -> Callback | None:
     """Return a callback that calls the given one and, if verbose, prints a line to stderr every two seconds.
 
-    Parameters
-    ----------
-    callback : callable or None
-        The user's callback.
-    verbose : bool
-        Whether to print.
-    name : str
-        Start of the printed lines, such as the name of the estimator.
+    The lines start with the name, such as that of the estimator.
     """
     if not verbose:
         return callback

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coterie.errors import TableError
+from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import ImageShape, Table, as_table, choose_columns, image_shape, pixel_names
 
 
@@ -208,6 +209,15 @@ def test_some_of_the_pixels_are_no_image() -> None:
 def test_the_image_shape_must_match_the_columns() -> None:
     with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
         Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
+
+
+def test_former_names_warn() -> None:
+    table = as_table([[1.0], [2.0]])
+    encoder = TableEncoder().fit(table)
+    with pytest.warns(FutureWarning, match="extra_columns"):
+        assert table.side == {}
+    with pytest.warns(FutureWarning, match="inverse_transform"):
+        assert encoder.inverse(encoder.transform(table)).shape == (2, 1)
 
 
 def test_a_table_needs_one_name_per_column_and_equal_lengths() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -205,6 +206,11 @@ class TableEncoder:
             stop = start + len(category.levels)
             decoded[:, start:stop] = category.decode(Z[:, start:stop])
         return decoded
+
+    def inverse(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Former name of ``inverse_transform``."""
+        warnings.warn("TableEncoder.inverse was renamed to inverse_transform.", FutureWarning, stacklevel=2)
+        return self.inverse_transform(Z)
 
     def describe_unseen(self, table: Table) -> tuple[str, ...]:
         """List the categories of a table that did not occur in `fit`, one line per column."""

@@ -4,6 +4,7 @@ import difflib
 import math
 import re
 import sys
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -98,6 +99,12 @@ class Table:
         if self.block is not None:
             return (_KIND_OF_DTYPE[self.block.dtype.kind],) * self.n_columns
         return tuple(_KIND_OF_DTYPE[column.dtype.kind] for column in self.columns)
+
+    @property
+    def side(self) -> Mapping[str, Array]:
+        """Former name of ``extra_columns``."""
+        warnings.warn("Table.side was renamed to extra_columns.", FutureWarning, stacklevel=2)
+        return self.extra_columns
 
     def column(self, position: int) -> Array:
         """Return one column without copying it."""
