@@ -47,7 +47,8 @@ class VoteResult:
         if few == n:
             return []
         if voters < 2:
-            return [f"{few:,} of the {n:,} rows, sampled at random, were clustered; the others were assigned to them."]
+            sampled = f"{few:,} of the {n:,} rows, sampled at random, were clustered"
+            return [f"{sampled}; the others were assigned to the clusters found."]
         same = int((self.agreement >= alike).sum()) - 1
         who = {voters - 1: "all agree", 0: "the others disagree"}.get(same, f"{same} of the other {voters - 1} agree")
         sampled = f"{voters} random samples of {few:,} of the {n:,} rows voted on the clusters: {who} with the winner."

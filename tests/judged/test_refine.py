@@ -1,4 +1,4 @@
-"""Small steps from a proposal: laws, odd input, and the step that is wanted being among them."""
+"""Partitions one change away from a candidate: laws, unusual input, and that the right change is among them."""
 
 import numpy as np
 import numpy.typing as npt
@@ -7,32 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import adjusted_rand_score
 
-from coterie.judged.candidates.candidate import Proposal, by_size
-from coterie.judged.refine import moved
+from coterie.judged.candidates.registry import Candidate, order_by_size
+from coterie.judged.refine import neighbouring_partitions
 from coterie.judged.space import Floats, fit_views
-from tests.proposals.sets import blobs, rings
+from tests.judged.sets import blobs, candidate, rings
 
-MOST = 20
-
-
-def proposed(labels: npt.ArrayLike, view: str = "standardised") -> Proposal:
-    return Proposal(*by_size(np.asarray(labels)), "Ward linkage", view, "neighbours")
+MAX_RESULTS = 20
 
 
-def best(truth: npt.ArrayLike, moves: list[Proposal]) -> float:
-    return max(float(adjusted_rand_score(truth, each.labels)) for each in moves)
+def best(truth: npt.ArrayLike, results: list[Candidate]) -> float:
+    return max(float(adjusted_rand_score(truth, each.labels)) for each in results)
 
 
-def separated(x: Floats, before: Proposal, after: Proposal) -> int:
-    """Pairs of equal rows that were together and are no longer."""
+def separated(x: Floats, before: Candidate, after: Candidate) -> int:
+    """Count the pairs of equal rows that were together and are no longer."""
     equal = (x[:, None] == x).all(axis=2)
     together, still = (each.labels[:, None] == each.labels for each in (before, after))
     return int((equal & together & ~still).sum())
 
 
 @st.composite
-def tables(draw: st.DrawFn) -> tuple[Floats, Proposal]:
-    """Rows, some equal in some tables, and any partition of them in any view that they have."""
+def tables(draw: st.DrawFn) -> tuple[Floats, Candidate]:
+    """Rows, sometimes with equal ones, and a random partition in one of their views."""
     n, d = draw(st.integers(2, 60)), draw(st.integers(1, 5))
     k = draw(st.integers(2, n))
     rng = np.random.default_rng(draw(st.integers(0, 10_000)))
@@ -40,40 +36,42 @@ def tables(draw: st.DrawFn) -> tuple[Floats, Proposal]:
     x = x.round(draw(st.sampled_from([0, 1, 12])))
     labels = np.concatenate((np.arange(k), rng.integers(0, k, n - k)))
     view = draw(st.sampled_from(fit_views(x)))
-    return x, proposed(rng.permutation(labels), view.name)
+    return x, candidate(rng.permutation(labels), view.name)
 
 
 @given(tables(), st.integers(2, 60), st.booleans())
-def test_laws(table: tuple[Floats, Proposal], max_clusters: int, keep_number: bool) -> None:
+def test_results_are_distinct_valid_and_keep_equal_rows_together(
+    table: tuple[Floats, Candidate], max_clusters: int, keep_number: bool
+) -> None:
     x, original = table
-    moves = moved(x, original, max_clusters=max_clusters, keep_number=keep_number)
-    assert len(moves) <= MOST
-    assert len({each.labels.tobytes() for each in (original, *moves)}) == len(moves) + 1
-    for each in moves:
-        ordered, n_clusters = by_size(each.labels)
+    results = neighbouring_partitions(x, original, max_clusters=max_clusters, keep_number=keep_number)
+    assert len(results) <= MAX_RESULTS
+    assert len({each.labels.tobytes() for each in (original, *results)}) == len(results) + 1
+    for each in results:
+        ordered, n_clusters = order_by_size(each.labels)
         assert each.labels.dtype == np.int64
         assert np.array_equal(ordered, each.labels)
         assert n_clusters == each.n_clusters
         assert n_clusters == original.n_clusters if keep_number else 2 <= n_clusters <= max_clusters
         assert (each.algorithm, each.view) == (original.algorithm, original.view)
         assert separated(x, original, each) == 0
-    rules = [each.rule for each in moves]
+    rules = [each.rule for each in results]
     assert rules.count("gaussians") <= 1
     assert rules.count("centres") <= 1
 
 
 @given(tables(), st.booleans())
-def test_equal_calls_give_equal_moves(table: tuple[Floats, Proposal], keep_number: bool) -> None:
-    first, second = (moved(*table, keep_number=keep_number) for _ in range(2))
+def test_equal_calls_give_equal_results(table: tuple[Floats, Candidate], keep_number: bool) -> None:
+    first, second = (neighbouring_partitions(*table, keep_number=keep_number) for _ in range(2))
     assert [each.labels.tolist() for each in first] == [each.labels.tolist() for each in second]
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_no_global_random_state_is_moved_nor_the_input() -> None:
+def test_neither_the_global_random_state_nor_the_input_changes() -> None:
     x, truth = blobs()
-    before, original = x.copy(), proposed(truth)
+    before, original = x.copy(), candidate(truth)
     labels = original.labels.copy()
-    assert moved(x, original)
+    assert neighbouring_partitions(x, original)
     assert np.array_equal(before, x)
     assert np.array_equal(labels, original.labels)
 
@@ -94,15 +92,15 @@ def test_no_global_random_state_is_moved_nor_the_input() -> None:
         pytest.param(np.random.default_rng(0).standard_cauchy(size=(60, 3)), np.arange(60) % 4, id="heavy tails"),
     ],
 )
-def test_odd_input(x: npt.ArrayLike, labels: npt.ArrayLike, keep_number: bool) -> None:
-    rows, original = np.asarray(x, dtype=np.float64), proposed(labels)
-    for each in moved(rows, original, keep_number=keep_number):
+def test_unusual_rows_are_handled(x: npt.ArrayLike, labels: npt.ArrayLike, keep_number: bool) -> None:
+    rows, original = np.asarray(x, dtype=np.float64), candidate(labels)
+    for each in neighbouring_partitions(rows, original, keep_number=keep_number):
         assert each.n_clusters >= 2
         assert separated(rows, original, each) == 0
 
 
-def test_nothing_is_left_to_do_with_two_rows() -> None:
-    assert moved(np.array([[0.0], [1.0]]), proposed([0, 1])) == []
+def test_two_rows_have_no_other_partition() -> None:
+    assert neighbouring_partitions(np.array([[0.0], [1.0]]), candidate([0, 1])) == []
 
 
 @pytest.mark.parametrize("make", [blobs, rings])
@@ -111,20 +109,20 @@ def test_a_cluster_cut_in_two_is_merged(make: type) -> None:
     first = np.flatnonzero(truth == 0)
     cut = truth.copy()
     cut[first[x[first, 0] > np.median(x[first, 0])]] = truth.max() + 1
-    assert best(truth, moved(x, proposed(cut))) == 1.0
+    assert best(truth, neighbouring_partitions(x, candidate(cut))) == 1.0
 
 
 def test_two_blobs_given_as_one_are_split() -> None:
     x, truth = blobs(k=3)
     for joined in (np.where(truth == 1, 0, truth), np.where(truth == 2, 1, truth)):
-        assert best(truth, moved(x, proposed(joined))) == 1.0
+        assert best(truth, neighbouring_partitions(x, candidate(joined))) == 1.0
 
 
 def test_two_rings_given_as_one_are_split() -> None:
     x, truth = rings()
     beside = 8.0 + np.random.default_rng(0).normal(size=(100, 2))
     x, truth = np.concatenate((x, beside)), np.concatenate((truth, np.full(100, 2)))
-    assert best(truth, moved(x, proposed(truth == 2))) == 1.0
+    assert best(truth, neighbouring_partitions(x, candidate(truth == 2))) == 1.0
 
 
 def test_a_merge_and_a_split_together_keep_the_number() -> None:
@@ -132,51 +130,60 @@ def test_a_merge_and_a_split_together_keep_the_number() -> None:
     first = np.flatnonzero(truth == 0)
     wrong = np.where(truth == 3, 2, truth)
     wrong[first[::2]] = 3
-    moves = moved(x, proposed(wrong), keep_number=True)
-    assert {each.n_clusters for each in moves} == {4}
-    assert best(truth, moves) == 1.0
+    results = neighbouring_partitions(x, candidate(wrong), keep_number=True)
+    assert {each.n_clusters for each in results} == {4}
+    assert best(truth, results) == 1.0
 
 
 @pytest.mark.parametrize("make", [blobs, rings])
-def test_a_few_wrong_labels_are_put_right(make: type) -> None:
+def test_a_few_wrong_labels_are_corrected(make: type) -> None:
     x, truth = make()
     noisy = truth.copy()
     wrong = np.random.default_rng(0).choice(len(x), round(0.03 * len(x)), replace=False)
     noisy[wrong] = (noisy[wrong] + 1) % (truth.max() + 1)
     for keep_number in (False, True):
-        assert best(truth, moved(x, proposed(noisy), keep_number=keep_number)) == 1.0
+        assert best(truth, neighbouring_partitions(x, candidate(noisy), keep_number=keep_number)) == 1.0
 
 
-def test_rows_go_to_the_likeliest_gaussian_and_to_the_nearest_mean() -> None:
+def test_rows_move_to_the_most_probable_gaussian_and_to_the_nearest_mean() -> None:
     x, truth = blobs(spread=1.0)
     noisy = truth.copy()
     noisy[::10] = (noisy[::10] + 1) % 4
     before = adjusted_rand_score(truth, noisy)
-    by_rule = {each.rule: each for each in moved(x, proposed(noisy), keep_number=True) if each.rule != "neighbours"}
+    by_rule = {
+        each.rule: each
+        for each in neighbouring_partitions(x, candidate(noisy), keep_number=True)
+        if each.rule != "neighbours"
+    }
     assert set(by_rule) == {"gaussians", "centres"}
     assert min(adjusted_rand_score(truth, each.labels) for each in by_rule.values()) > before + 0.1
 
 
-def test_crumbs_vanish_all_at_once() -> None:
+def test_tiny_clusters_are_dissolved_all_at_once() -> None:
     x, truth = blobs(n=600)
-    crumbed = truth.copy()
-    crumbed[:10] = 4 + np.arange(10) // 2
-    assert best(truth, moved(x, proposed(crumbed))) == 1.0
+    with_tiny = truth.copy()
+    with_tiny[:10] = 4 + np.arange(10) // 2
+    assert best(truth, neighbouring_partitions(x, candidate(with_tiny))) == 1.0
 
 
-def test_outliers_are_not_what_a_cluster_is_split_by() -> None:
+def test_a_cluster_is_not_split_by_its_outliers() -> None:
     x, truth = blobs(n=240, d=2, k=3)
     joined = np.where(truth == 2, 1, truth)
     x, joined = np.concatenate((x, [[3.0, 30.0], [3.0, -30.0]])), np.concatenate((joined, [1, 1]))
-    assert max(adjusted_rand_score(truth, each.labels[:240]) for each in moved(x, proposed(joined))) == 1.0
+    assert (
+        max(adjusted_rand_score(truth, each.labels[:240]) for each in neighbouring_partitions(x, candidate(joined)))
+        == 1.0
+    )
 
 
-def test_steps_are_taken_in_the_view_of_the_proposal() -> None:
+def test_changes_are_made_in_the_view_of_the_candidate() -> None:
     rng = np.random.default_rng(0)
     truth = np.arange(200) % 2
     x = np.stack([20.0 * rng.uniform(-1.0, 1.0, size=200), 0.3 * rng.normal(size=200) + 4.0 * truth], axis=1)
     doubtful = np.where(np.arange(200) % 10 < 3, x[:, 0] > 0.0, truth)
-    raw, standardised = (moved(x, proposed(doubtful, view), keep_number=True) for view in ("raw", "standardised"))
+    raw, standardised = (
+        neighbouring_partitions(x, candidate(doubtful, view), keep_number=True) for view in ("raw", "standardised")
+    )
     assert best(x[:, 0] > 0.0, raw) > 0.8
     assert best(x[:, 0] > 0.0, standardised) < 0.5
     assert best(truth, standardised) > 0.8

@@ -1,9 +1,10 @@
-"""Small sets with known clusters."""
+"""Small sets with known clusters, and candidates made from labels."""
 
 import numpy as np
+import numpy.typing as npt
 
-from coterie.judged.candidates.candidate import Labels
-from coterie.judged.space import Floats
+from coterie.judged.candidates.registry import Candidate, order_by_size
+from coterie.judged.space import Floats, Labels
 
 
 def blobs(n: int = 240, d: int = 3, k: int = 4, seed: int = 0, spread: float = 0.35) -> tuple[Floats, Labels]:
@@ -27,3 +28,7 @@ def slanted(n: int = 400, seed: int = 0) -> tuple[Floats, Labels]:
     labels = np.arange(n) % 2
     along, across = 4.0 * rng.normal(size=n), 0.25 * rng.normal(size=n) + 2.0 * labels
     return np.stack([along + across, along - across], axis=1), labels
+
+
+def candidate(labels: npt.ArrayLike, view: str = "standardised", *, refined: bool = False) -> Candidate:
+    return Candidate(*order_by_size(np.asarray(labels)), "Ward linkage", view, "neighbours", refined=refined)

@@ -1,0 +1,349 @@
+"""Each algorithm finds what it is made for; all candidates together obey some laws."""
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+import pytest
+from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.stats import multivariate_normal
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score
+
+from coterie.judged.candidates import kmeans
+from coterie.judged.candidates.graphs import (
+    density_modes,
+    density_peaks,
+    genie,
+    hdbscan,
+    linkage_cuts,
+    single_linkage,
+    spectral,
+)
+from coterie.judged.candidates.kmeans import (
+    Covariance,
+    GaussianMoments,
+    cluster_means,
+    has_enough_rows,
+    improve_by_k_means,
+    improve_by_mixture,
+    k_means,
+    quadratic_design,
+    softmax,
+    ward,
+)
+from coterie.judged.candidates.registry import (
+    ALGORITHMS,
+    EFFORTS,
+    Candidate,
+    Effort,
+    cluster_numbers,
+    generate_candidates,
+    order_by_size,
+)
+from coterie.judged.space import Floats, Geometry, Labels, SpanningTree
+from tests.judged.sets import blobs, rings, slanted
+
+KS = [2, 3, 5, 8, 13, 30]
+
+
+def same(first: Labels, second: Labels) -> bool:
+    return bool((order_by_size(first)[0] == order_by_size(second)[0]).all())
+
+
+def normal(n: int, d: int, seed: int) -> Floats:
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+@pytest.mark.parametrize("random_starts", [False, True])
+def test_k_means_finds_blobs(random_starts: bool) -> None:
+    x, truth = blobs()
+    (labels,) = k_means(Geometry(x), [4], seed=1, random_starts=random_starts)
+    assert adjusted_rand_score(truth, labels) == 1.0
+
+
+def test_k_means_improves_a_partition() -> None:
+    x = normal(200, 3, seed=0)
+
+    def scatter(labels: np.ndarray) -> float:
+        _, inverse = np.unique(labels, return_inverse=True)
+        return float(((x - cluster_means(x, labels)[inverse]) ** 2).sum())
+
+    starts = list(ward(Geometry(x), [3, 6]))
+    for start, labels in zip(starts, improve_by_k_means(x, starts), strict=True):
+        assert scatter(labels) < scatter(start)
+        assert scatter(labels) < 1.1 * KMeans(len(np.unique(start)), n_init=10, random_state=0).fit(x).inertia_
+
+
+@pytest.mark.parametrize("covariance", ["full", "shared"])
+def test_mixtures_find_slanted_clusters(covariance: Covariance) -> None:
+    x, truth = slanted()
+    (start,) = ward(Geometry(x), [2])
+    assert adjusted_rand_score(truth, start) < 0.5
+    worse = np.where(np.arange(len(truth)) % 5 == 0, 1 - truth, truth)
+    (labels,) = improve_by_mixture(x, [worse], covariance, steps=40)
+    assert adjusted_rand_score(truth, labels) > 0.97
+
+
+def test_diagonal_mixtures_separate_clusters_by_their_spread() -> None:
+    truth = np.arange(600) % 2
+    x = normal(600, 4, seed=0) * np.where(truth == 0, 0.1, 2.0)[:, None]
+    (labels,) = improve_by_mixture(x, [(np.abs(x).sum(axis=1) > 2).astype(np.int64)], "diagonal", steps=40)
+    assert adjusted_rand_score(truth, labels) > 0.97
+
+
+def test_responsibilities_are_those_of_the_normal_densities(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kmeans, "_PRIOR_ROWS", 0.0)  # without what keeps covariances regular
+    monkeypatch.setattr(kmeans, "_MIN_VARIANCE", 0.0)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) + 5.0
+    labels = (x[:, 0] > 5).astype(np.int64) + (x[:, 1] > 6)
+    moments = GaussianMoments(x, "full")
+    ours = softmax(quadratic_design(x - moments.centre, "full") @ moments.coefficients(np.eye(3)[labels]))
+    parts = [x[labels == k] for k in range(3)]
+    densities = [multivariate_normal(part.mean(axis=0), np.cov(part.T, bias=True)).pdf(x) * len(part) for part in parts]
+    theirs = np.stack(densities, axis=1)
+    assert np.allclose(ours, theirs / theirs.sum(axis=1, keepdims=True))
+
+
+def test_full_mixtures_need_many_rows() -> None:
+    assert has_enough_rows(100, 2, 5, "full")
+    assert not has_enough_rows(100, 10, 5, "full")
+    assert has_enough_rows(100, 10, 5, "diagonal")
+
+
+@pytest.mark.parametrize("method", ["average", "complete"])
+def test_linkage_cuts_are_those_of_scipy(method: Literal["average", "complete"]) -> None:
+    geometry = Geometry(normal(60, 3, seed=1))
+    for cuts, name in ((linkage_cuts(geometry, KS, method=method), method), (ward(geometry, KS), "ward")):
+        expected = cut_tree(linkage(geometry.rows, name), KS)
+        assert all(same(cut, column) for cut, column in zip(cuts, expected.T, strict=True))
+
+
+def test_single_linkage_cuts_are_those_of_scipy() -> None:
+    geometry = Geometry(normal(60, 2, seed=2))
+    expected = cut_tree(linkage(geometry.rows, "single"), KS)
+    assert all(same(*pair) for pair in zip(single_linkage(geometry, KS), expected.T, strict=True))
+
+
+def test_every_number_of_clusters_can_be_cut_though_all_heights_are_equal() -> None:
+    geometry = Geometry(np.eye(12))
+    for cuts in (linkage_cuts(geometry, KS[:4], method="average"), single_linkage(geometry, KS[:4])):
+        assert [order_by_size(cut)[1] for cut in cuts] == KS[:4]
+
+
+def slow_genie(tree: SpanningTree, k: int, gini: float) -> Labels:
+    """Recompute everything at every merge."""
+    n = len(tree.edges) + 1
+    labels = np.arange(n)
+    left = [tuple(edge) for edge in tree.edges.tolist()]
+    for _ in range(n - k):
+        sizes = np.bincount(labels, minlength=n)
+        present = sizes[sizes > 0]
+        index = sum(abs(int(a) - int(b)) for a, b in combinations(present, 2)) / ((len(present) - 1) * n)
+        touching = [(a, b) for a, b in left if min(sizes[labels[a]], sizes[labels[b]]) == present.min()]
+        a, b = touching[0] if index > gini else left[0]
+        left.remove((a, b))
+        labels[labels == labels[b]] = labels[a]
+    return labels
+
+
+@pytest.mark.parametrize("gini", [0.1, 0.3, 0.5, 1.0])
+@pytest.mark.parametrize("seed", range(3))
+def test_genie_is_what_its_definition_says(seed: int, gini: float) -> None:
+    geometry = Geometry(normal(50, 2, seed) ** 3)
+    ks = [2, 3, 4, 7, 12, 25]
+    cuts = list(genie(geometry, ks, gini=gini))
+    assert all(same(cut, slow_genie(geometry.tree, k, gini)) for k, cut in zip(ks, cuts, strict=True))
+    if gini == 1.0:
+        assert all(same(*pair) for pair in zip(cuts, single_linkage(geometry, ks), strict=True))
+
+
+def test_genie_without_leaves_joins_each_leaf_to_its_neighbour() -> None:
+    x, truth = blobs(n=120)
+    geometry = Geometry(x)
+    (labels,) = genie(geometry, [4], gini=0.3, skip_leaves=True)
+    assert adjusted_rand_score(truth, labels) == 1.0
+    edges = geometry.reachability_tree(5).edges
+    leaves = np.flatnonzero(np.bincount(edges.ravel()) == 1)
+    to_leaf = edges[np.isin(edges, leaves).any(axis=1)]
+    assert (labels[to_leaf[:, 0]] == labels[to_leaf[:, 1]]).all()
+    star = Geometry(np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.5], [0.0, -1.2]]))
+    assert list(genie(star, [2, 3], gini=0.3, skip_leaves=True)) == []
+
+
+@pytest.mark.parametrize("find", [single_linkage, lambda geometry, ks: genie(geometry, ks, gini=0.5)])
+def test_spanning_trees_find_rings(find: Callable[..., list[Labels]]) -> None:
+    x, truth = rings()
+    (labels,) = find(Geometry(x), [2])
+    assert adjusted_rand_score(truth, labels) == 1.0
+
+
+@pytest.mark.parametrize("selection", ["eom", "leaf"])
+def test_hdbscan_finds_blobs_and_leaves_no_noise(selection: Literal["eom", "leaf"]) -> None:
+    x, truth = blobs(spread=0.5)
+    outliers = np.random.default_rng(1).uniform(-3, 9, size=(15, 3))
+    (labels,) = hdbscan(Geometry(np.concatenate([x, outliers])), [], min_size=20, selection=selection)
+    assert labels.min() >= 0
+    assert adjusted_rand_score(truth, labels[: len(x)]) > 0.97
+
+
+@pytest.mark.parametrize(("n", "size"), [(60, 25), (8, 5)])
+def test_hdbscan_yields_nothing_for_one_cluster_or_too_few_rows(n: int, size: int) -> None:
+    assert list(hdbscan(Geometry(normal(n, 2, seed=0)), [], min_size=size, selection="eom")) == []
+
+
+@pytest.mark.parametrize("n", [150, 450])
+def test_spectral_finds_rings_and_blobs(n: int) -> None:
+    for (x, truth), k in ((rings(n), 2), (blobs(n), 4)):
+        labels = list(spectral(Geometry(x), [k, k + 1], n_neighbours=8, seed=0))
+        assert adjusted_rand_score(truth, labels[0]) == 1.0
+        assert len(np.unique(labels[1])) == k + 1
+
+
+def test_density_peaks_find_blobs() -> None:
+    x, truth = blobs()
+    labels = list(density_peaks(Geometry(x), [2, 4, 7]))
+    assert [len(np.unique(each)) for each in labels] == [2, 4, 7]
+    assert adjusted_rand_score(truth, labels[1]) == 1.0
+
+
+@pytest.mark.parametrize("make", [blobs, rings])
+def test_density_modes_find_clusters_of_any_shape(make: Callable[[], tuple[Floats, Labels]]) -> None:
+    x, truth = make()
+    (labels,) = density_modes(Geometry(x), [len(np.unique(truth))])
+    assert adjusted_rand_score(truth, labels) == 1.0
+
+
+def test_density_modes_are_nested_and_need_more_rows_than_clusters() -> None:
+    coarse, fine = density_modes(Geometry(normal(200, 2, seed=0)), [2, 5])
+    assert len(np.unique(coarse)) == 2
+    assert len(np.unique(fine)) == 5
+    assert len({(a, b) for a, b in zip(coarse.tolist(), fine.tolist(), strict=True)}) == 5
+    assert list(density_modes(Geometry(np.array([[0.0], [1.0]])), [2, 3])) == []
+
+
+def tabular(n: int = 150) -> Floats:
+    """Skewed, unequal, correlated columns, so that all views exist."""
+    x, _ = blobs(n, d=4, spread=1.0)
+    return np.exp(0.3 * x + 0.2 * x[:, :1]) * [1.0, 2.0, 3.0, 4.0]
+
+
+def as_set(candidates: list[Candidate]) -> set[tuple[str, str, bytes]]:
+    return {(each.algorithm, each.view, each.labels.tobytes()) for each in candidates}
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+def test_candidates_are_ordered_by_size_distinct_and_reproducible(effort: Effort) -> None:
+    candidates, again = (generate_candidates(tabular(), effort=effort, max_clusters=8, seed=3) for _ in range(2))
+    for each in candidates:
+        sizes = np.bincount(each.labels)
+        assert each.labels.dtype == np.int64
+        assert each.labels.shape == (150,)
+        assert 2 <= each.n_clusters == len(sizes) <= 8
+        assert sizes.min() > 0
+        assert np.array_equal(order_by_size(each.labels)[0], each.labels)
+        assert each.rule == ALGORITHMS[each.algorithm].rule
+    assert len({each.labels.tobytes() for each in candidates}) == len(candidates)
+    assert len({each.view for each in candidates}) >= (2 if effort == "fast" else 4)
+    assert [each.labels.tolist() for each in candidates] == [each.labels.tolist() for each in again]
+
+
+def test_more_effort_means_more_candidates_of_more_algorithms() -> None:
+    found = {effort: generate_candidates(tabular(), effort=effort, max_clusters=5, seed=0) for effort in EFFORTS}
+    counts = [len(found[effort]) for effort in EFFORTS]
+    assert counts == sorted(counts)
+    assert {each.algorithm for each in found["thorough"]} == set(ALGORITHMS)
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("make", [blobs, rings, slanted])
+def test_the_truth_of_easy_sets_is_among_the_candidates(
+    effort: Effort, make: Callable[..., tuple[Floats, Labels]]
+) -> None:
+    x, truth = make(n=240)
+    candidates = generate_candidates(x, effort=effort, max_clusters=4, seed=0)
+    assert max(adjusted_rand_score(truth, each.labels) for each in candidates) > 0.97
+
+
+@pytest.mark.parametrize("factor", [0.25, 1e-12, 7e5])
+def test_the_scale_of_the_rows_does_not_matter(factor: float) -> None:
+    x = tabular()
+    before, after = (generate_candidates(rows, effort="balanced", max_clusters=12, seed=0) for rows in (x, factor * x))
+    assert as_set(before) == as_set(after)
+
+
+def test_the_order_of_rows_hardly_matters() -> None:
+    x = tabular()
+    order = np.random.default_rng(0).permutation(len(x))
+    permuted = generate_candidates(x[order], effort="fast", seed=0)
+    found = {order_by_size(each.labels[np.argsort(order)])[0].tobytes() for each in permuted}
+    expected = {each.labels.tobytes() for each in generate_candidates(x, effort="fast", seed=0)}
+    assert len(found & expected) >= 0.97 * len(expected)
+
+
+@pytest.mark.parametrize("effort", EFFORTS)
+@pytest.mark.parametrize("k", [1, 2, 7, 40])
+def test_all_candidates_have_the_given_number_of_clusters(effort: Effort, k: int) -> None:
+    candidates = generate_candidates(tabular(), effort=effort, n_clusters=k, max_clusters=5, seed=0)
+    assert {each.n_clusters for each in candidates} == {k}
+    assert len(candidates) >= (1 if k == 1 else 4)
+
+
+@pytest.mark.parametrize("effort", ["fast", "thorough"])
+@pytest.mark.parametrize(
+    ("x", "most"),
+    [
+        pytest.param(np.zeros((0, 2)), 0, id="no rows"),
+        pytest.param(np.zeros((1, 2)), 0, id="one row"),
+        pytest.param(np.full((30, 3), 0.1), 0, id="all rows equal"),
+        pytest.param(np.array([[0.0], [1.0]]), 2, id="two rows"),
+        pytest.param(np.array([[0.0], [1.0], [5.0]]), 2, id="three rows"),
+        pytest.param(np.repeat([[0.0, 1.0], [1.0, 0.0]], 40, axis=0), 2, id="two distinct rows"),
+        pytest.param(np.repeat(np.eye(5), 12, axis=0), 4, id="five distinct rows"),
+        pytest.param(normal(60, 1, seed=0), 4, id="one column"),
+        pytest.param(np.random.default_rng(0).integers(0, 2, size=(80, 6)).astype(float), 4, id="binary"),
+        pytest.param(normal(12, 200, seed=0), 4, id="more columns than rows"),
+        pytest.param(normal(60, 2, seed=0) * 1e300, 4, id="huge"),
+        pytest.param(normal(60, 2, seed=0) * 1e-300, 4, id="tiny"),
+        pytest.param(np.random.default_rng(0).standard_cauchy(size=(90, 3)), 4, id="heavy tails"),
+        pytest.param(np.concatenate([np.zeros((70, 2)), np.eye(2)]), 3, id="mostly equal rows"),
+    ],
+)
+def test_unusual_rows_have_the_candidates_that_are_possible(effort: Effort, x: Floats, most: int) -> None:
+    candidates = generate_candidates(x, effort=effort, max_clusters=4, seed=0)
+    assert bool(candidates) == bool(most)
+    assert all(2 <= each.n_clusters <= most for each in candidates)
+    for k in (2, 6):
+        assert all(each.n_clusters == k for each in generate_candidates(x, effort=effort, n_clusters=k, seed=0))
+
+
+def test_no_candidate_has_more_clusters_than_there_are_distinct_rows() -> None:
+    assert generate_candidates(np.repeat(np.eye(3), 9, axis=0), effort="fast", n_clusters=4, seed=0) == []
+    assert generate_candidates(np.repeat(np.eye(3), 9, axis=0), effort="fast", n_clusters=3, seed=0)
+
+
+def test_stages_name_the_algorithm_and_the_view() -> None:
+    stages: list[str] = []
+    generate_candidates(blobs()[0], effort="fast", seed=0, on_stage=stages.append)
+    assert stages[0] == "Ward linkage, standardised columns"
+    assert len(stages) == len(set(stages)) >= 6
+
+
+def test_clusters_are_numbered_by_size_then_by_first_row() -> None:
+    labels, n_clusters = order_by_size(np.array([7, 3, 3, 7, 4, 4, 4]))
+    assert (labels.tolist(), n_clusters) == ([1, 2, 2, 1, 0, 0, 0], 3)
+
+
+def test_numbers_of_clusters_thin_out_and_are_limited_by_the_rows() -> None:
+    assert cluster_numbers(1000, 1000, 50) == (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
+    assert cluster_numbers(1000, 1000, 9) == tuple(range(2, 10))
+    assert cluster_numbers(9, 9, 50) == (2, 3, 4)
+    assert cluster_numbers(100, 5, 50) == (2, 3, 4, 5)
+    assert cluster_numbers(2, 2, 50) == cluster_numbers(3, 3, 50) == (2,)
+    assert cluster_numbers(9, 1, 50) == ()
+    assert 150 < cluster_numbers(1000, 1000, 200)[-1] <= 200
+    wide = cluster_numbers(1000, 1000, 50, wide=True)
+    assert wide[:7] == (2, 3, 4, 5, 6, 7, 8)
+    assert len(wide) < len(cluster_numbers(1000, 1000, 50))

@@ -1,0 +1,233 @@
+"""The judge: laws of its network, the choice among scored candidates, and refinement."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast, final
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import adjusted_rand_score
+from torch import Generator, Tensor, nn
+
+from coterie import Coterie
+from coterie.errors import ConfigError
+from coterie.judged.candidates.registry import Candidate
+from coterie.judged.features.table import CandidateFeatures
+from coterie.judged.judge import TOLERANCE, Judge, JudgeConfig, JudgedBatch, JudgeModel, Refinement, ScoredCandidates
+from coterie.judged.space import Space
+from coterie.nn.model import build
+from coterie.training.loop import TrainConfig, train
+from tests.judged.sets import candidate
+
+COLUMNS = 6
+
+
+def network(**settings: float) -> JudgeModel:
+    config = JudgeConfig(COLUMNS, width=16, heads=2, **settings)  # type: ignore[arg-type]  # numbers of either kind
+    return build(JudgeModel, config, Generator().manual_seed(0))
+
+
+def batch(seed: int = 0, sets: int = 8) -> JudgedBatch:
+    """The second column determines the score; in sets of one cluster the third is high throughout."""
+    source = Generator().manual_seed(seed)
+    columns = torch.randn((sets, 12, COLUMNS), generator=source)
+    single = torch.rand(sets, generator=source) < 0.3
+    columns[..., 2] += 4.0 * single.unsqueeze(1)
+    valid = torch.arange(12) < torch.randint(3, 13, (sets, 1), generator=source)
+    score = (columns[..., 1] * 2).sigmoid()
+    return JudgedBatch(columns, score, torch.zeros_like(score), valid, single)
+
+
+def test_permuting_candidates_permutes_scores() -> None:
+    model, columns = network().double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
+    order = torch.randperm(9)
+    score, single = model(columns)
+    permuted, same = model(columns[:, order])
+    torch.testing.assert_close(permuted, score[:, order])
+    torch.testing.assert_close(same, single)
+
+
+def test_masking_equals_removal() -> None:
+    model, columns = network().double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
+    valid = (torch.arange(9) < 5).expand(2, -1)
+    score, single = model(columns, valid)
+    alone, same = model(columns[:, :5])
+    torch.testing.assert_close(score[:, :5], alone)
+    torch.testing.assert_close(single, same)
+
+
+def test_a_perfect_prediction_has_no_error_and_a_sure_choice_no_regret() -> None:
+    model, shown = network(column_dropout=0.0), batch()
+    truth = shown.score.logit()
+    model.members[0].forward = lambda *_: (truth, 100.0 * shown.single - 50.0)
+    parts = model.loss(shown, Generator().manual_seed(0)).parts
+    assert parts["error"] == pytest.approx(0.0, abs=1e-5)
+    assert parts["single"] == pytest.approx(0.0, abs=1e-5)
+    model.members[0].forward = lambda *_: (100.0 * truth, shown.single.float())
+    assert model.loss(shown, Generator().manual_seed(0)).parts["regret"] == pytest.approx(0.0, abs=1e-4)
+
+
+def test_scores_of_sets_of_one_cluster_have_no_effect() -> None:
+    model, shown = network(), batch()
+    assert shown.single.any()
+    alone = shown.single.unsqueeze(1)
+    other = replace(shown, score=torch.where(alone, 0.123, shown.score), doublings=torch.where(alone, 2.0, 0.0))
+    first, second = (model.loss(each, Generator().manual_seed(0)).total for each in (shown, other))
+    torch.testing.assert_close(first, second)
+
+
+def test_a_wrong_number_of_clusters_adds_to_the_regret() -> None:
+    weight = 0.2
+    model, shown = network(column_dropout=0.0, number_weight=weight), batch()
+    sure = 100.0 * torch.nn.functional.one_hot(torch.zeros(8, dtype=torch.int64), 12).float()
+    model.members[0].forward = lambda *_: (sure, shown.single.float())
+    alike = replace(shown, score=torch.full_like(shown.score, 0.7))
+    for doublings, lost in ((0.0, 0.0), (1.0, weight), (9.0, 3.0 * weight)):
+        off = torch.zeros_like(shown.score)
+        off[:, 0] = doublings  # the first is chosen; all others have the true number
+        regret = model.loss(replace(alike, doublings=off), Generator().manual_seed(0)).parts["regret"]
+        assert regret == pytest.approx(lost, abs=1e-5)
+
+
+def test_logits_are_the_mean_over_the_members() -> None:
+    model, columns = network(members=3).double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
+    score, single = model(columns)
+    each = [member(columns, None) for member in model.members]
+    torch.testing.assert_close(score, torch.stack([one for one, _ in each]).mean(dim=0))
+    torch.testing.assert_close(single, torch.stack([one for _, one in each]).mean(dim=0))
+    assert not torch.allclose(each[0][0], each[1][0])
+
+
+def test_normalisation_is_robust_and_leaves_constant_columns() -> None:
+    model = network()
+    columns = torch.randn((500, COLUMNS), generator=Generator().manual_seed(0)) * 7.0 + 3.0
+    columns[:, 4] = 2.0  # the same everywhere
+    model.fit_normalisation(columns)
+    torch.testing.assert_close(model.centre, torch.tensor([3.0, 3, 3, 3, 2, 3]), atol=1.0, rtol=0)
+    torch.testing.assert_close(model.spread, torch.tensor([7.0, 7, 7, 7, 1, 7]), atol=1.0, rtol=0)
+
+
+def test_it_learns_to_choose_the_best() -> None:
+    model = network(column_dropout=0.0)
+    train(
+        model,
+        (batch(seed, 16) for seed in range(1, 200)),
+        TrainConfig(150, learning_rate=3e-3, schedule="one-cycle"),
+        generator=Generator().manual_seed(0),
+    )
+    parts = model.loss(batch(999, 64), Generator().manual_seed(0)).parts
+    assert parts["regret"] < 0.05
+    assert parts["error"] < 0.05
+    assert parts["single"] < 0.3
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    model = network()
+    model.loss(batch(), Generator().manual_seed(0)).total.backward()  # type: ignore[no-untyped-call]
+    gradients: dict[str, Tensor | None] = {name: value.grad for name, value in model.named_parameters()}
+    assert [name for name, gradient in gradients.items() if gradient is None or not gradient.any()] == []
+
+
+@pytest.mark.parametrize("setting", [{"width": 0}, {"depth": 0}, {"column_dropout": 1.0}], ids=str)
+def test_invalid_configurations_are_rejected(setting: dict[str, float]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(setting))):
+        JudgeConfig(COLUMNS, **setting)  # type: ignore[arg-type]  # numbers of either kind
+
+
+@final
+class OneColumn(nn.Module):
+    """A network that scores candidates by one column."""
+
+    def __init__(self, factor: float) -> None:
+        super().__init__()
+        self.factor, self.centre = factor, torch.zeros(1)
+
+    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor]:
+        return self.factor * columns[..., 0], torch.zeros(len(columns))
+
+
+def judge_by(name: str, sign: float = 1.0) -> Judge:
+    """Differences are large, so that none is within the tolerance of the best."""
+    return Judge(cast(JudgeModel, OneColumn(1000.0 * sign)), (name,), 1.0, 0.0)
+
+
+def refinement(rounds: int, *, keep_number: bool = False, max_clusters: int = 50) -> Refinement:
+    return Refinement(rounds, 0.0, max_clusters, keep_number)
+
+
+def four_groups() -> tuple[np.ndarray, np.ndarray]:
+    truth = np.arange(160) % 4
+    centres = np.array([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [0.0, 0.0, 30.0]])
+    return centres[truth] + np.random.default_rng(0).normal(size=(160, 3)), truth
+
+
+@pytest.fixture
+def cut_in_two() -> tuple[np.ndarray, np.ndarray, Candidate]:
+    """Four groups, one of which is two clusters."""
+    x, truth = four_groups()
+    return x, truth, candidate(np.where((truth == 0) & (x[:, 0] > np.median(x[truth == 0, 0])), 4, truth))
+
+
+def test_refinement_merges_a_group_that_was_cut_in_two(cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]) -> None:
+    x, truth, wrong = cut_in_two
+    scored = judge_by("silhouette").score(x, [wrong], refinement(2))
+    best = scored.candidates[scored.choose()]
+    assert best.refined
+    assert adjusted_rand_score(truth, best.labels) == 1.0
+    assert scored.candidates[0] is wrong
+
+
+def test_each_round_of_refinement_is_one_change() -> None:
+    x, truth = four_groups()
+    for rounds, n_clusters in ((0, 4), (1, 3), (2, 2)):
+        scored = judge_by("log_clusters", -1.0).score(x, [candidate(truth)], refinement(rounds))
+        assert scored.candidates[scored.choose()].n_clusters == n_clusters
+
+
+def test_refinement_adds_nothing_if_the_candidate_stays_best() -> None:
+    x, truth = four_groups()
+    right = candidate(truth)
+    assert judge_by("silhouette").score(x, [right], refinement(3)).candidates == (right,)
+
+
+@pytest.mark.parametrize(("keep_number", "max_clusters"), [(True, 50), (False, 5)])
+def test_refinement_keeps_the_limits_on_the_number_of_clusters(
+    keep_number: bool, max_clusters: int, cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]
+) -> None:
+    x, _, wrong = cut_in_two
+    limits = refinement(3, keep_number=keep_number, max_clusters=max_clusters)
+    assert {each.n_clusters for each in judge_by("log_clusters").score(x, [wrong], limits).candidates} == {5}
+
+
+def test_notes_say_that_the_candidate_was_refined(
+    monkeypatch: pytest.MonkeyPatch, cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]
+) -> None:
+    x, _, wrong = cut_in_two
+    monkeypatch.setattr("coterie.judged.sample.generate_candidates", lambda *_, **__: [wrong])
+    monkeypatch.setattr("coterie.judged.estimator.Judge.load", lambda _: judge_by("silhouette"))
+    model = Coterie(random_state=0).fit(x)
+    assert model.n_clusters_ == 4
+    assert model.chosen_ is not None
+    assert model.chosen_["refined"]
+    count = len(model.candidates_)
+    assert model.notes_[0] == f"Candidate 'Ward linkage on standardised columns' was chosen out of {count} and refined."
+    assert [each["refined"] for each in model.candidates_].count(False) == 1
+
+
+def scored_candidates(logits: Sequence[float], numbers: Sequence[int]) -> ScoredCandidates:
+    candidates = tuple(Candidate(np.arange(12) % k, k, "k-means", "standardised", "centres") for k in numbers)
+    features = CandidateFeatures(Space(np.zeros((12, 1))), candidates, np.zeros((len(numbers), 0), dtype=np.float32))
+    return ScoredCandidates(features, np.array(logits), 0.0)
+
+
+def test_fewest_clusters_are_chosen_among_candidates_within_the_tolerance() -> None:
+    near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
+    assert scored_candidates([1.0, 1.0 - near, 1.0 - far], [6, 4, 2]).choose() == 1
+    assert scored_candidates([1.0 - near, 1.0, 1.0 - near / 2], [4, 6, 4]).choose() == 2
+    assert scored_candidates([1.0, 1.0 - near], [4, 6]).choose() == 0
+
+
+def test_granularity_outweighs_the_preference_for_few_clusters() -> None:
+    scored = scored_candidates([0.0, 0.0, 0.0], [2, 4, 8])
+    assert [scored.choose(granularity) for granularity in (-1.0, 0.0, 1.0, 1e6)] == [0, 0, 2, 2]

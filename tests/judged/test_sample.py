@@ -1,0 +1,245 @@
+"""Several subsamples of a large table vote: each scores the choices of the others, and one wins."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from scipy.special import expit
+from sklearn.metrics import adjusted_rand_score
+from threadpoolctl import threadpool_limits
+
+from coterie import Coterie
+from coterie.errors import InputError
+from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates
+from coterie.judged.judge import GRANULARITY_BONUS, TOLERANCE, Judge, Refinement
+from coterie.judged.sample import (
+    MAX_SAMPLES,
+    REFINEMENT_ROUNDS,
+    SAMPLE_ROWS,
+    SampleChoice,
+    SubsampleVote,
+    VoteResult,
+    count_votes,
+    disjoint_subsamples,
+    subsample_indices,
+)
+from coterie.judged.space import Space
+from coterie.methods import load
+from tests.judged.sets import blobs, candidate
+from tests.judged.test_judge import judge_by
+
+Floats = npt.NDArray[np.float64]
+ROWS = 60
+MANY = 7_000
+
+
+def vote(judge: Judge | None = None, effort: Effort = "fast", n_clusters: int | None = None) -> SubsampleVote:
+    return SubsampleVote(judge or Judge.load("judge-v2"), effort, n_clusters, 50, 0.0, seed=0)
+
+
+def fitted(X: Floats, **settings: Any) -> Coterie:
+    return Coterie(effort="fast", random_state=0, **settings).fit(X)
+
+
+@pytest.fixture
+def three_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Use few rows and little effort, so that tests are quick."""
+    monkeypatch.setitem(MAX_SAMPLES, "fast", 3)
+    monkeypatch.setitem(SAMPLE_ROWS, "fast", ROWS)
+
+
+@pytest.fixture(scope="module")
+def many() -> tuple[Floats, npt.NDArray[np.int64]]:
+    return blobs(MANY)
+
+
+def test_rows_and_effort_limit_the_number_of_samples() -> None:
+    cases: tuple[tuple[Effort, int, int], ...] = (
+        ("thorough", 50, 1),
+        ("thorough", 3_999, 1),
+        ("thorough", 4_000, 2),
+        ("thorough", 6_000, 3),
+        ("thorough", 90_000, 3),
+        ("balanced", 90_000, 1),
+        ("fast", 90_000, 1),
+    )
+    for effort, n, samples in cases:
+        found = vote(effort=effort).sample(n)
+        assert [len(each) for each in found] == [min(n, SAMPLE_ROWS[effort])] * samples
+        np.testing.assert_array_equal(found[0], subsample_indices(n, SAMPLE_ROWS[effort], 0))
+
+
+def test_no_row_is_in_two_samples() -> None:
+    samples = disjoint_subsamples(40, 12, 3, seed=5)
+    assert len(np.unique(np.concatenate(samples))) == 36
+    assert all((np.diff(each) > 0).all() for each in samples)
+    assert all((one == other).all() for one, other in zip(samples, disjoint_subsamples(40, 12, 3, seed=5), strict=True))
+
+
+def test_one_sample_chooses_what_the_judge_chooses() -> None:
+    effort: Effort = "balanced"
+    rows = blobs(40, spread=2.0)[0]
+    judge = Judge.load("judge-v2")
+    refinement = Refinement(REFINEMENT_ROUNDS[effort], 0.0, 50, keep_number=False)
+    scored = judge.score(rows, generate_candidates(rows, effort=effort, seed=0), refinement)
+    result = vote(judge, effort).run([rows])
+    assert result.scored is not None
+    np.testing.assert_array_equal(result.scored.logits, scored.logits)
+    assert result.confidence == scored.scores[scored.choose()]
+    assert result.describe_sampling(40, 0.9) == []
+    assert result.describe_sampling(900, 0.9) == [
+        "40 of the 900 rows, sampled at random, were clustered; the others were assigned to the clusters found."
+    ]
+
+
+@pytest.mark.usefixtures("three_samples", "untouched_random_state")
+def test_three_samples_find_the_blobs(many: tuple[Floats, npt.NDArray[np.int64]], tmp_path: Path) -> None:
+    X, truth = many
+    stages: list[str] = []
+    model = fitted(X, callback=lambda progress: stages.append(progress.stage))
+    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    assert model.notes_[0] == (
+        "3 random samples of 60 of the 7,000 rows voted on the clusters: all agree with the winner. "
+        "All rows were assigned to its clusters."
+    )
+    for sample in (1, 2, 3):
+        assert f"sample {sample} of 3: k-means, standardised columns" in stages
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    np.testing.assert_array_equal(model.predict_proba(X), model.probabilities_)
+    assert model.chosen_ in model.candidates_
+    assert len(model.alternative(2, X)) == MANY
+    model.save(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert isinstance(loaded, Coterie)
+    np.testing.assert_array_equal(loaded.predict(X), model.labels_)
+    assert (loaded.confidence_, loaded.notes_) == (model.confidence_, model.notes_)
+    assert loaded.candidates_ == model.candidates_
+
+
+@pytest.mark.usefixtures("three_samples")
+def test_same_seed_same_vote_whatever_the_threads() -> None:
+    X = blobs(190, spread=2.5)[0]
+    first, before = fitted(X), torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        with threadpool_limits(2):
+            again = fitted(X)
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_array_equal(again.probabilities_, first.probabilities_)
+    assert (again.candidates_, again.confidence_, again.notes_) == (first.candidates_, first.confidence_, first.notes_)
+
+
+@pytest.mark.usefixtures("three_samples")
+@pytest.mark.parametrize("k", [1, 3, 7])
+def test_the_given_number_of_clusters_is_found(k: int) -> None:
+    X = blobs(400, spread=1.5)[0]
+    model = fitted(X, n_clusters=k)
+    assert model.n_clusters_ == k
+    np.testing.assert_array_equal(model.predict(X), model.labels_)
+    assert {each["n_clusters"] for each in model.candidates_} <= {k}
+    assert ("voted" in model.notes_[0]) == (k > 1)
+
+
+@pytest.mark.usefixtures("three_samples")
+def test_samples_without_candidates_abstain() -> None:
+    model = vote(n_clusters=3)
+    rows, equal = blobs(60)[0], np.ones((60, 3))
+    result = model.run([equal, rows])
+    assert result.space.x is rows
+    assert len(result.agreement) == 1
+    with pytest.raises(InputError, match="n_clusters=3 is more than the distinct rows among the 120 rows"):
+        model.run([equal, equal.copy()])
+    nothing = vote().run([equal, equal.copy()])
+    assert (nothing.scored, nothing.confidence) == (None, 1.0)
+    assert fitted(np.ones((400, 2))).n_clusters_ == 1
+
+
+def along(space: Space, *cuts: float) -> Candidate:
+    """Cut the first column into clusters."""
+    return candidate(np.searchsorted(cuts, space.x[:, 0]), refined=True)
+
+
+@pytest.fixture
+def pairs() -> Callable[[int], Space]:
+    """Make samples of two groups of rows."""
+
+    def sample(seed: int) -> Space:
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(60, 2))
+        x[::2, 0] += 12.0
+        return Space(x)
+
+    return sample
+
+
+def test_a_choice_that_is_bad_in_another_sample_loses(pairs: Callable[[int], Space]) -> None:
+    judge = replace(judge_by("silhouette"), slope=0.01)
+    peculiar, usual = pairs(0), pairs(1)
+    peculiar.x[:30, 1] += 40.0  # half of its rows, of both groups
+    chosen = [candidate(peculiar.x[:, 1] > 20.0), along(usual, 6.0)]
+    scored = [judge.score(space, [one]) for space, one in zip((peculiar, usual), chosen, strict=True)]
+    extended = judge.extend(scored[0], [SampleChoice(usual, chosen[1]).apply(peculiar)])
+    assert extended.choose() == 0, "each sample prefers its own choice"
+    result = vote(judge).vote(scored)
+    assert result.scored is scored[1]
+    assert result.confidence == expit((extended.logits[1] + scored[1].logits[0]) / 2)
+    assert result.agreement[0] < 0.1
+    assert result.agreement[1] == 1.0
+
+
+def test_a_choice_is_applied_to_other_samples(pairs: Callable[[int], Space]) -> None:
+    here, there = pairs(0), pairs(1)
+    choice = SampleChoice(here, along(here, 6.0))
+    applied = choice.apply(there)
+    np.testing.assert_array_equal(applied.labels, along(there, 6.0).labels)
+    assert (applied.n_clusters, str(applied), applied.refined) == (2, "Ward linkage on standardised columns", True)
+    assert choice.apply(here) is choice.candidate
+
+
+def test_choices_that_a_sample_generated_itself_are_scored_once(pairs: Callable[[int], Space]) -> None:
+    judge, space = judge_by("silhouette"), pairs(0)
+    scored = judge.score(space, [along(space, 6.0), along(space, 0.0, 6.0)])
+    votes = vote(judge).vote_of(scored, [scored.candidates[0], along(space, 6.0), None])
+    np.testing.assert_array_equal(votes, [*scored.logits[[0, 0]], np.nan])
+    votes = vote(judge).vote_of(scored, [along(space, 12.0), along(space, -1.0), along(space, 12.0)])
+    extended = judge.extend(scored, [along(space, 12.0), along(space, -1.0)]).logits
+    np.testing.assert_array_equal(votes, extended[[2, 3, 2]])
+
+
+def test_the_highest_mean_wins() -> None:
+    assert count_votes(np.array([[5.0, 2.0], [-9.0, 1.0]]), np.array([3, 3])) == (1, 1.5)
+    assert count_votes(np.array([[0.25]]), np.array([2])) == (0, 0.25)
+
+
+def test_fewer_clusters_win_within_the_tolerance() -> None:
+    near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
+    numbers = np.array([6, 4])
+    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers)[0] == 1
+    assert count_votes(np.array([[1.0, 1.0 - far]]), numbers)[0] == 0
+    granularity = 1.1 * (TOLERANCE - near) / (GRANULARITY_BONUS * np.log2(6 / 4))
+    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[0] == 0
+    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[1] == 1.0
+
+
+def test_choices_that_are_lost_in_a_sample_do_not_win() -> None:
+    votes = np.array([[9.0, 1.0, 0.0], [np.nan, 0.5, 3.0], [9.0, 0.0, np.nan]])
+    assert count_votes(votes, np.array([3, 3, 3])) == (1, 0.5)
+    alone = np.array([[1.0, np.nan], [np.nan, 2.0]])
+    assert count_votes(alone, np.array([4, 4])) == (1, 2.0)
+
+
+def test_notes_say_how_many_samples_agree() -> None:
+    rows = blobs(60)[0]
+    for agreement, said in (
+        ([1.0, 0.95, 0.9], "all agree with"),
+        ([0.5, 1.0, 0.95], "1 of the other 2 agree with"),
+        ([0.5, 0.0, 1.0], "the others disagree with"),
+    ):
+        (sentence,) = VoteResult(Space(rows), None, 0.5, np.array(agreement)).describe_sampling(200, 0.9)
+        assert said in sentence
