@@ -105,7 +105,7 @@ class Coterie(BaseClusterer):
         "weights": PATH,
         "noise": BOOLEAN,
     }
-    renamed_parameters = BaseClusterer.renamed_parameters | {"judge": "weights"}
+    renamed_parameters: ClassVar[Mapping[str, str]] = {**BaseClusterer.renamed_parameters, "judge": "weights"}
     former_attributes: ClassVar = {
         "proposals_": lambda self: self.candidates_,
         "prototypes_": lambda self: self._means,
@@ -128,7 +128,7 @@ class Coterie(BaseClusterer):
         verbose: bool = False,
         callback: Callback | None = None,
     ) -> None:
-        self.n_clusters = n_clusters
+        self.n_clusters: int | Literal["auto"] | None = n_clusters  # None is the former "auto"
         self.max_clusters = max_clusters
         self.allow_single = allow_single
         self.granularity = granularity

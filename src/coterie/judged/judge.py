@@ -357,7 +357,9 @@ class Judge:
         With a refinement, partitions near the chosen one are added while one of them is chosen over all others.
         """
         scored = self._score(CandidateFeatures.compute(x, candidates))
-        for _ in range(0 if refinement is None else refinement.rounds):
+        if refinement is None:
+            return scored
+        for _ in range(refinement.rounds):
             near = refinement.find(scored)
             if not near:
                 break

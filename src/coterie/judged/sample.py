@@ -129,11 +129,8 @@ class SubsampleVote:
         applied = [[self._unless_lost(choice.apply(each.space)) for choice in choices] for each in scored]
         votes = np.stack([self.vote_of(each, here) for each, here in zip(scored, applied, strict=True)])
         winner, logit = count_votes(votes, np.array([each.n_clusters for each in chosen]), self.granularity)
-        agreement = [
-            0.0 if here[winner] is None else float(rand_indices(np.stack([own.labels, here[winner].labels]))[0, 1])
-            for own, here in zip(chosen, applied, strict=True)
-        ]
-        return VoteResult(scored[winner].space, scored[winner], float(expit(logit)), np.array(agreement))
+        agreement = np.array([_agreement(own, here[winner]) for own, here in zip(chosen, applied, strict=True)])
+        return VoteResult(scored[winner].space, scored[winner], float(expit(logit)), agreement)
 
     def _unless_lost(self, candidate: Candidate) -> Candidate | None:
         """Return None instead of a candidate that lacks clusters in a subsample."""
@@ -189,6 +186,10 @@ def count_votes(votes: Floats, n_clusters: Integers, granularity: float = 0.0) -
     means = np.nanmean(votes[:, eligible], axis=0)
     winner = choose(means, n_clusters[eligible], granularity)
     return int(eligible[winner]), float(means[winner])
+
+
+def _agreement(own: Candidate, winner: Candidate | None) -> float:
+    return 0.0 if winner is None else float(rand_indices(np.stack([own.labels, winner.labels]))[0, 1])
 
 
 def _name_sample(index: int, samples: int, on_stage: OnStage | None) -> OnStage | None:

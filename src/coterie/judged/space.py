@@ -7,7 +7,7 @@ computed when first asked for, then kept.
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Self, TypeVar, final
+from typing import Any, Literal, Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -333,7 +333,7 @@ class Geometry:
         """Nearest other rows of each row, nearest first (N, up to 32)."""
         return _nearest(self.distances, _MAX_NEIGHBOURS)[0]
 
-    def merges(self, method: str) -> Floats:
+    def merges(self, method: Literal["ward", "average", "complete"]) -> Floats:
         """Return scipy's linkage matrix (N - 1, 4) with ranks for heights, so that there are no ties."""
 
         def compute() -> Floats:
@@ -349,7 +349,8 @@ class Geometry:
         def compute() -> Floats:
             column = min(rank, self.neighbours.shape[1]) - 1
             distance = self.distances[np.arange(len(self.rows)), self.neighbours[:, column]]
-            return np.maximum(distance, _ZERO_DISTANCE * self.distances.max())
+            reach: Floats = np.maximum(distance, _ZERO_DISTANCE * self.distances.max())
+            return reach
 
         return self.cached(("reach", rank), compute)
 
@@ -388,7 +389,8 @@ class Geometry:
     @cached_property
     def squared_norms(self) -> Float[Floats, " N"]:
         """Squared distance of each unit row from the mean."""
-        return np.einsum("nd,nd->n", self.unit_rows, self.unit_rows)
+        norms: Floats = np.einsum("nd,nd->n", self.unit_rows, self.unit_rows)
+        return norms
 
     @cached_property
     def components(self) -> Float[Floats, "N A"]:
@@ -467,7 +469,8 @@ class Geometry:
         """Logarithm of the distance to the tenth neighbour: small where the density is high."""
         # Two rows may be each other's tenth neighbours: the mean distance to the others breaks the tie.
         crowding = self.unit_neighbour_distances[:, :_CORE_RANK].mean(axis=1, dtype=np.float64)
-        return np.log(np.maximum(self._cores, self._core_floor)) + 1e-6 * crowding
+        logs: Floats = np.log(np.maximum(self._cores, self._core_floor)) + 1e-6 * crowding
+        return logs
 
     @cached_property
     def dimension(self) -> float:
