@@ -172,7 +172,7 @@ def test_read_table_reads_folders_but_no_single_image(tmp_path: Path) -> None:
         read_table(tmp_path / "a.png")
 
 
-def test_folders_without_images_raise_an_error(tmp_path: Path) -> None:
+def test_folders_without_images_and_invalid_parameters_raise_an_error(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="There is no folder"):
         read_images(tmp_path / "absent")
     with pytest.raises(TableError, match=r"is a folder without images.*\.png.*It is empty"):
@@ -183,6 +183,8 @@ def test_folders_without_images_raise_an_error(tmp_path: Path) -> None:
     save(tmp_path / "b.png", grey(1))
     with pytest.raises(TableError, match="0x3"):
         read_images(tmp_path, size=(0, 3))
+    with pytest.raises(TableError, match="channels=4 must be one of 1, 3, or None"):
+        read_images(tmp_path, channels=4)
 
 
 @pytest.mark.parametrize("damage", ["garbage", "cut", "empty", "fractions"])

@@ -99,11 +99,6 @@ class CategoryColumn:
         proportions: Floats = np.clip(Z * self.scale + np.array(self.offsets), 0.0, 1.0)
         return proportions
 
-    def count_unseen(self, column: Array) -> Counter[str | None]:
-        """Count the values that are not among the levels."""
-        known = set(self.levels)
-        return Counter(text for text in _to_texts(column) if text not in known)
-
 
 @final
 @dataclass(frozen=True)
@@ -217,11 +212,12 @@ class TableEncoder:
         table = self._match_columns(table)
         lines = []
         for category in self.categories:
-            unseen = category.count_unseen(table.column(category.position))
+            known = set(category.levels)
+            unseen = [text for text in _to_texts(table.column(category.position)) if text not in known]
             if unseen:
-                levels = format_list(sorted(MISSING_LEVEL if level is None else level for level in unseen), 5)
+                levels = format_list(sorted({MISSING_LEVEL if text is None else text for text in unseen}), 5)
                 lines.append(
-                    f"column {self.names[category.position]!r}: {sum(unseen.values())} rows have values "
+                    f"column {self.names[category.position]!r}: {len(unseen)} rows have values "
                     f"that did not occur when the model was fitted: {levels}"
                 )
         return tuple(lines)

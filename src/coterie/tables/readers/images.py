@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from coterie.errors import CoterieError, TableError, import_extra
 from coterie.tables.table import Table, format_list, format_size, pixel_names, text_column
+from coterie.validation import NONE, Choice, check_parameter
 
 OnProgress: TypeAlias = Callable[[int, int], None]
 """Called with the number of images read and the number of all images."""
@@ -179,6 +180,7 @@ def _decode_all(
     folder: Path, files: Sequence[Path], size: Size | None, channels: int | None, on_progress: OnProgress | None
 ) -> tuple[npt.NDArray[np.uint8], tuple[str, ...]]:
     """Decode images into one array (n, height, width, channels); notes say what was done to them."""
+    check_parameter("channels", channels, (Choice(1, 3), NONE), TableError)
     pillow = _import_pillow("Image")
     with warnings.catch_warnings():
         # Warnings about a file's metadata do not help the user, except that an image is suspiciously large.
