@@ -295,13 +295,16 @@ def test_kurtosis_distinguishes_rings_from_heavy_tails() -> None:
 def test_rand_indices_are_those_of_scikit_learn(seed: int, runs: int, rows: int) -> None:
     labels = np.random.default_rng(seed).integers(0, [[5]] * runs, size=(runs, rows))
     expected = [[adjusted_rand_score(first, second) for second in labels] for first in labels]
-    np.testing.assert_allclose(rand_indices(labels), expected, atol=1e-12)
+    found = rand_indices(labels)
+    np.testing.assert_allclose(found, expected, atol=1e-12)
+    for known in range(runs):
+        np.testing.assert_array_equal(rand_indices(labels, found[:known, :known]), found)
 
 
 def test_agreements_by_hand() -> None:
     pairs, swapped, crossed, finer = [0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 0, 1], [0, 1, 2, 2]
     labels = np.array([pairs, swapped, crossed, finer])
-    values = agreement_features(labels, labels.max(axis=1) + 1)
+    values = agreement_features(rand_indices(labels), labels.max(axis=1) + 1)
     found = {name: values[:, column].tolist() for column, name in enumerate(AGREEMENTS)}
     near, far = 4.0 / 7.0, adjusted_rand_score(crossed, finer)
     mean = (1.0 - 0.5 + near) / 3
@@ -322,10 +325,10 @@ def test_agreements_are_finite_and_do_not_depend_on_the_order_of_candidates(runs
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 4, size=(runs, 40))
     counts, order = labels.max(axis=1) + 1, rng.permutation(runs)
-    values = agreement_features(labels, counts)
+    values = agreement_features(rand_indices(labels), counts)
     assert values.shape == (runs, len(AGREEMENTS))
     assert np.isfinite(values).all()
-    np.testing.assert_allclose(agreement_features(labels[order], counts[order]), values[order], atol=1e-6)
+    np.testing.assert_allclose(agreement_features(rand_indices(labels[order]), counts[order]), values[order], atol=1e-6)
 
 
 def test_ranks_average_ties() -> None:

@@ -72,7 +72,9 @@ def test_scores_of_sets_of_one_cluster_have_no_effect() -> None:
     model, shown = network(), batch()
     assert shown.single.any()
     alone = shown.single.unsqueeze(1)
-    other = replace(shown, score=torch.where(alone, 0.123, shown.score), doublings=torch.where(alone, 2.0, 0.0))
+    other = replace(
+        shown, score=torch.where(alone, 0.123, shown.score), doublings=torch.where(alone, 2.0, shown.doublings)
+    )
     first, second = (model.loss(each, Generator().manual_seed(0)).total for each in (shown, other))
     torch.testing.assert_close(first, second)
 
@@ -217,7 +219,9 @@ def test_notes_say_that_the_candidate_was_refined(
 
 def scored_candidates(logits: Sequence[float], numbers: Sequence[int]) -> ScoredCandidates:
     candidates = tuple(Candidate(np.arange(12) % k, k, "k-means", "standardised", "centres") for k in numbers)
-    features = CandidateFeatures(Space(np.zeros((12, 1))), candidates, np.zeros((len(numbers), 0), dtype=np.float32))
+    features = CandidateFeatures(
+        Space(np.zeros((12, 1))), candidates, np.zeros((len(numbers), 0), dtype=np.float32), np.eye(len(numbers))
+    )
     return ScoredCandidates(features, np.array(logits), 0.0)
 
 

@@ -28,12 +28,14 @@ def stripes(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
 
 
 @pytest.fixture
-def only_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_stripes() -> Iterator[None]:
     """Register an algorithm and remove all others, so that it must be chosen."""
-    for name in list(ALGORITHMS):
-        monkeypatch.delitem(ALGORITHMS, name)
+    others = dict(ALGORITHMS)
+    ALGORITHMS.clear()
     register(Algorithm("stripes", stripes, rule="centres"))
-    monkeypatch.setitem(ALGORITHMS, "stripes", ALGORITHMS["stripes"])
+    yield
+    ALGORITHMS.clear()
+    ALGORITHMS.update(others)
 
 
 @pytest.mark.usefixtures("only_stripes")

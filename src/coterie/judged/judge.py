@@ -8,7 +8,6 @@ Letters: B sets, R candidates of each, C columns, H hidden.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
@@ -22,7 +21,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.judged.candidates.registry import Candidate
-from coterie.judged.features.partitions import rand_indices
 from coterie.judged.features.table import CandidateFeatures, column_names
 from coterie.judged.refine import neighbouring_partitions
 from coterie.judged.space import Floats, Integers, Space
@@ -259,15 +257,13 @@ class ScoredCandidates:
 
     def runner_up(self, chosen: int, alike: float) -> int | None:
         """Return the best candidate whose adjusted Rand index with the chosen one is below `alike`."""
-        agreement = rand_indices(np.stack([each.labels for each in self.candidates]))[chosen]
-        return next((index for index in self.ranking() if agreement[index] < alike), None)
+        return next((index for index in self.ranking() if self.features.agreement[chosen, index] < alike), None)
 
     def shortlist(self, always: int | None, alike: float, at_most: int) -> list[int]:
         """Return the best candidates, best first, no two of which agree by `alike` or more; `always` is included."""
-        agreement = rand_indices(np.stack([each.labels for each in self.candidates]))
         kept = [] if always is None else [always]
         for index in self.ranking():
-            if len(kept) < at_most and (agreement[index, kept] < alike).all():
+            if len(kept) < at_most and (self.features.agreement[index, kept] < alike).all():
                 kept.append(index)
         return sorted(kept, key=lambda index: -self.logits[index])
 
@@ -347,7 +343,12 @@ class Judge:
     @classmethod
     def load(cls, weights: str | Path) -> "Judge":
         """Read a judge; shipped ones are read only once."""
-        return _read_shipped(str(weights)) if weights in pretrained_names("judge") else cls.read(weights)
+        if isinstance(weights, str) and weights in _SHIPPED:
+            return _SHIPPED[weights]
+        judge = cls.read(weights)
+        if weights in pretrained_names("judge"):
+            _SHIPPED[str(weights)] = judge
+        return judge
 
     def score(
         self, x: Floats | Space, candidates: Sequence[Candidate], refinement: Refinement | None = None
@@ -381,6 +382,4 @@ class Judge:
         return ScoredCandidates(features, calibrated, float(single.sigmoid()))
 
 
-@cache
-def _read_shipped(name: str) -> Judge:
-    return Judge.read(name)
+_SHIPPED: dict[str, Judge] = {}

@@ -148,12 +148,13 @@ def rand_index(both: Floats, first: Floats, second: Floats | float, rows: int) -
     return np.where(room > 0.0, (both - expected) / np.where(room > 0.0, room, 1.0), 1.0)
 
 
-def rand_indices(labels: Int[AnyLabels, "R N"]) -> Float[Floats, "R R"]:
-    """Compute the adjusted Rand index of every pair of partitions."""
-    parts = Partitions.from_labels(labels)
-    runs, rows = parts.cluster.shape
-    together = np.zeros((runs, runs))  # sums of squared cells of the contingency tables
-    for run in range(runs):
+def rand_indices(labels: Int[AnyLabels, "R N"], known: Float[Floats, "K K"] | None = None) -> Float[Floats, "R R"]:
+    """Compute the adjusted Rand index of every pair of partitions; `known` has those of the first K."""
+    old = 0 if known is None else len(known)
+    new = len(labels) - old
+    parts = Partitions.from_labels(np.concatenate((labels[old:], labels[:old])))
+    together = np.zeros((new, len(labels)))  # sums of squared cells of the contingency tables
+    for run in range(new):
         first = parts.starts[run]
         width = len(parts.sizes) - int(first)  # clusters of this partition and of all after it
         own = parts.cluster[run] - first
@@ -161,10 +162,13 @@ def rand_indices(labels: Int[AnyLabels, "R N"]) -> Float[Floats, "R R"]:
         table = np.pad(cells, (0, -len(cells) % width)).reshape(-1, width)
         sums = np.add.reduceat(np.einsum("kc,kc->c", table, table), parts.starts[run:] - first)
         together[run, run:] = sums
-        together[run:, run] = sums
-    pairs = together - rows  # ordered pairs of different rows that both put together
-    own = np.diagonal(pairs)
-    return rand_index(pairs, own[:, None], own, rows)
+        together[run:, run] = sums[: new - run]
+    # From here on, ordered pairs of different rows that are in one cluster.
+    own = parts.sum(np.square(parts.sizes)) - parts.n_rows
+    found = rand_index(together - parts.n_rows, own[:new, None], own, parts.n_rows)
+    if known is None:
+        return found
+    return np.block([[known, found[:, new:].T], [found[:, new:], found[:, :new]]])
 
 
 _ALIKE = 0.9  # adjusted Rand index above which two partitions count as alike
@@ -188,26 +192,18 @@ AGREEMENTS: dict[str, str] = {
 """Adjusted Rand index of a candidate with the others of the same rows: column -> meaning."""
 
 
-def agreement_features(labels: Int[AnyLabels, "R N"], n_clusters: Int[Integers, " R"]) -> Float[Singles, "R A"]:
-    """Compute the columns of `AGREEMENTS`.
-
-    Parameters
-    ----------
-    labels : integer array (R, N)
-        Cluster of each row under each partition, from 0.
-    n_clusters : integer array (R,)
-        Number of clusters of each partition.
+def agreement_features(agreement: Float[Floats, "R R"], n_clusters: Int[Integers, " R"]) -> Float[Singles, "R A"]:
+    """Compute the columns of `AGREEMENTS` from the adjusted Rand indices and the numbers of clusters.
 
     Examples
     --------
     >>> import numpy as np
-    >>> labels = np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 2, 2]])
-    >>> agreement_features(labels, np.array([2, 2, 3]))[:, list(AGREEMENTS).index("agreement_best")].tolist()
+    >>> agreement = rand_indices(np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 2, 2]]))
+    >>> agreement_features(agreement, np.array([2, 2, 3]))[:, list(AGREEMENTS).index("agreement_best")].tolist()
     [1.0, 1.0, 0.5714285969734192]
     """
     counts = np.asarray(n_clusters)
     others = ~np.eye(len(counts), dtype=np.bool_)
-    agreement = rand_indices(labels)
     same = (counts[:, None] == counts) & others
     near = (np.abs(counts[:, None] - counts) <= 1) & others
     fewer, more = counts < counts[:, None], counts > counts[:, None]

@@ -29,7 +29,7 @@ from coterie.judged.features.measures import (
     shape_features,
     size_features,
 )
-from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features
+from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features, rand_indices
 from coterie.judged.space import Floats, Geometry, Integers, Singles, Space
 
 FEATURES: dict[str, str] = {
@@ -243,6 +243,8 @@ class CandidateFeatures:
     """At least one."""
     values: Float[Singles, "R F"]
     """Columns as in `FEATURES`."""
+    agreement: Float[Floats, "R R"]
+    """Adjusted Rand index of every pair of candidates."""
 
     @classmethod
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
@@ -255,13 +257,15 @@ class CandidateFeatures:
         candidates : sequence of Candidate
             Partitions of these rows; at least one.
         """
-        space = Space.of(x)
-        return cls(space, tuple(candidates), partition_features(space.standardised, _stack_labels(candidates)))
+        space, labels = Space.of(x), _stack_labels(candidates)
+        return cls(space, tuple(candidates), partition_features(space.standardised, labels), rand_indices(labels))
 
     def extended(self, others: Sequence[Candidate]) -> Self:
         """Return the same with further candidates, at least one, at the end."""
-        values = partition_features(self.space.standardised, _stack_labels(others))
-        return replace(self, candidates=(*self.candidates, *others), values=np.concatenate((self.values, values)))
+        candidates = (*self.candidates, *others)
+        new = partition_features(self.space.standardised, _stack_labels(others))
+        agreement = rand_indices(_stack_labels(candidates), self.agreement)
+        return replace(self, candidates=candidates, values=np.concatenate((self.values, new)), agreement=agreement)
 
     def table(self) -> Float[Singles, "R C"]:
         """Return all columns of `column_names`, one row per candidate."""
@@ -282,7 +286,7 @@ class CandidateFeatures:
         blocks = (
             (FEATURES, self.values),
             ((f"rank of {name}" for name in FEATURES), rank_columns(self.values)),
-            (AGREEMENTS, agreement_features(_stack_labels(self.candidates), n_clusters)),
+            (AGREEMENTS, agreement_features(self.agreement, n_clusters)),
             (STEPS, step_features(self.values, n_clusters, series)),
         )
         found = {name: column for names, block in blocks for name, column in zip(names, block.T, strict=True)}
