@@ -69,7 +69,11 @@ def build_app() -> typer.Typer:
     app.callback(epilog=_epilog("coterie"))(coterie)
     methods = get_methods()
     facts = _facts(methods)
-    commands = {"cluster": cluster_command, "predict": predict_command, "learn": learn_command}
+    commands: dict[str, Callable[..., None]] = {
+        "cluster": cluster_command,
+        "predict": predict_command,
+        "learn": learn_command,
+    }
     for name, command in commands.items():
         added = _method_parameters(methods) if name == "cluster" else []
         app.command(name, epilog=_epilog(name))(_completed(command, facts, added))

@@ -26,7 +26,6 @@ from coterie.report.profile import describe_clusters, feature_statistics, rank_f
 from coterie.report.projection import HEIGHT, WIDTH, Map, build_map
 from coterie.report.sections import (
     Silhouettes,
-    cluster_cards,
     confusion_table,
     heat_map,
     kernel_panels,
@@ -35,8 +34,17 @@ from coterie.report.sections import (
     row_texts,
     run_table,
     training_curve,
+    typical_cells,
 )
-from coterie.report.selection import Alternative, SelectionSection, find_alternatives, selection_section
+from coterie.report.selection import (
+    Alternative,
+    SelectionSection,
+    algorithm_of,
+    describe_candidate,
+    family_of,
+    find_alternatives,
+    selection_section,
+)
 from coterie.tables.table import Table
 
 _TIP_COLUMNS = 4
@@ -130,7 +138,7 @@ def render_report(
         classes, members = np.unique([str(value) for value in known.tolist()], return_inverse=True)
         key_numbers += _score_numbers(members, data.labels)
         confusion = confusion_table(data, classes, members)
-    histogram = membership_histogram(data)
+    bars, tallest = membership_histogram(data)
     return _template().render(
         version=coterie.__version__,
         title=title,
@@ -141,7 +149,8 @@ def render_report(
         kernel=kernel_panels(description, data, members, colours),
         sections=description.sections,
         alternatives=alternatives,
-        outliers=_outliers(data),
+        n_outliers=data.n_outliers,
+        n_rows=len(data.labels),
         noun=data.noun,
         all_rows="all rows except outliers" if data.n_outliers else "all rows",
         key_numbers=key_numbers,
@@ -154,13 +163,16 @@ def render_report(
         points=_points(data, map_),
         prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in map_.prototypes],
         tips=_tips(data, map_, best_columns[:_TIP_COLUMNS], alternatives),
-        clusters=cluster_cards(data, profiles, best_features),
+        clusters=profiles,
+        typical_cells=[typical_cells(data, profile, best_columns) for profile in profiles],
+        ids=data.ids,
+        largest=max(1, data.n_outliers, *data.sizes.tolist()),
         gallery=None if table.image is None else build_gallery(data),
         heat=None if statistics is None else heat_map(data, statistics),
         silhouettes=silhouettes,
         silhouettes_shown=_describe_silhouettes(data, silhouettes, meaningful=meaningful),
-        histogram=histogram,
-        tallest=plural(histogram.tallest, data.noun),
+        histogram=bars,
+        tallest=plural(tallest, data.noun),
         confusion=confusion,
         table_notes=notes[:_VISIBLE_NOTES],
         more_table_notes=notes[_VISIBLE_NOTES:],
@@ -179,20 +191,16 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters["name_parts"] = name_parts
-    return environment.get_template("page.html.jinja")
-
-
-def _outliers(data: ClusteringData) -> dict[str, Any] | None:
-    n = data.n_outliers
-    if not n:
-        return None
-    return {
-        "count": f"{n:,}",
-        "rows": plural(n, data.noun),
-        "percent": format_percent(n / len(data.labels)),
-        "bar": 100 * n / max(n, int(data.sizes.max())),
+    environment.filters |= {
+        "name_parts": name_parts,
+        "percent": format_percent,
+        "plural": plural,
+        "shorten": shorten,
+        "algorithm": algorithm_of,
+        "family": family_of,
+        "describe": describe_candidate,
     }
+    return environment.get_template("page.html.jinja")
 
 
 def _summary(data: ClusteringData, silhouettes: Silhouettes | None, columns: Sequence[str]) -> str:

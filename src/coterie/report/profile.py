@@ -13,6 +13,7 @@ from coterie.tables.encoder import Feature
 NOTABLE = 0.5
 # Fraction of the total spread; keeps effects finite where the spread within clusters is zero.
 _SMALLEST_SPREAD = 0.1
+_WIDEST_EFFECT = 3.0
 _LEVELS_PER_COLUMN = 2
 _MOST_TRAITS = 12
 
@@ -27,6 +28,12 @@ class Trait:
     inside: str
     overall: str
     word: str
+
+    @property
+    def bar(self) -> tuple[float, float]:
+        """Return left end and width of a bar from the middle, in percent; large effects are cut off."""
+        width = 50 * min(abs(self.effect) / _WIDEST_EFFECT, 1.0)
+        return (50.0 if self.effect > 0 else 50.0 - width), width
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from sklearn.metrics import silhouette_samples
 
 from coterie.base import FitDescription
 from coterie.report.data import OUTLIER, ClusteringData, format_cell, format_mean, sample_rows
-from coterie.report.formatting import Colour, format_number, format_percent, plural, shorten
+from coterie.report.formatting import Colour, format_number, plural, shorten
 from coterie.report.images import image_png
-from coterie.report.profile import ClusterProfile, FeatureStatistics, Trait, rank_features
+from coterie.report.profile import ClusterProfile, FeatureStatistics, rank_features
 
 SILHOUETTE_ROWS = 4_000
 _BINS = 20
@@ -106,24 +106,19 @@ def _silhouette_path(reach: NDArray[np.float64], zero: float, top: float, bottom
     return f"M{zero:.2f} {top:.3f}H{reach[0]:.2f}{steps}V{bottom:.3f}H{zero:.2f}Z"
 
 
-@dataclass(frozen=True)
-class Histogram:
-    """Numbers of rows in equal bins from 0 to 1; heights are in percent of the tallest bar."""
+def membership_histogram(data: ClusteringData) -> tuple[list[tuple[float, float, str]], int]:
+    """Count the rows by their membership in their own cluster.
 
-    bars: tuple[tuple[float, float, str], ...]
-    tallest: int
-
-
-def membership_histogram(data: ClusteringData) -> Histogram:
-    """Count the rows by their membership in their own cluster."""
+    Returns position, height (in percent of the tallest bar) and label of each bar, and the rows of the tallest.
+    """
     own = np.clip(data.own_membership[data.inside], 0, 1)
     counts, edges = np.histogram(own, bins=_BINS, range=(0, 1))
     tallest = int(counts.max())
-    bars = tuple(
+    bars = [
         (100 * i / _BINS, 100 * n / max(tallest, 1), f"{edges[i]:.0%} to {edges[i + 1]:.0%}: {plural(n, data.noun)}")
         for i, n in enumerate(counts.tolist())
-    )
-    return Histogram(bars, tallest)
+    ]
+    return bars, tallest
 
 
 @dataclass(frozen=True)
@@ -182,63 +177,9 @@ HEAT_COLUMNS = 16
 CLASSES = 40
 RUNS = 10
 _CELLS_PER_ROW = 5
-# Bars for larger effects end here; the numbers beside them are exact.
-_WIDEST_EFFECT = 3.0
 _FULL_COLOUR_AT = 2.0
 # A stronger shade would make the numbers in the cells hard to read.
 _STRONGEST_MIX = 72.0
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A trait as a bar from the middle to the left or to the right, in percent."""
-
-    label: str
-    left: float
-    width: float
-    inside: str
-    overall: str
-    tip: str
-
-
-@dataclass(frozen=True)
-class CellText:
-    """One value of a row and the name of its column."""
-
-    column: str
-    text: str
-
-
-@dataclass(frozen=True)
-class TypicalRow:
-    """The most typical row of a cluster."""
-
-    id: str
-    cells: tuple[CellText, ...]
-
-
-@dataclass(frozen=True)
-class BorderRow:
-    """A row between two clusters."""
-
-    id: str
-    here: str
-    other: int
-    there: str
-
-
-@dataclass(frozen=True)
-class Card:
-    """Everything that the page shows about one cluster."""
-
-    profile: ClusterProfile
-    size: str
-    rows: str
-    percent: str
-    bar: float
-    traits: tuple[Bar, ...]
-    typical: TypicalRow | None
-    borderline: tuple[BorderRow, ...]
 
 
 @dataclass(frozen=True)
@@ -269,72 +210,13 @@ class ShadedTable:
     shown: str
 
 
-@dataclass(frozen=True)
-class RunRow:
-    """One training run."""
-
-    chosen: bool
-    cells: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class RunTable:
-    """The training runs that the result was chosen from."""
-
-    names: tuple[str, ...]
-    rows: tuple[RunRow, ...]
-    shown: str
-    count: str
-
-
-def cluster_cards(
-    data: ClusteringData, profiles: Sequence[ClusterProfile], best_features: NDArray[np.int64]
-) -> tuple[Card, ...]:
-    """Return the card of each cluster; its typical row shows the best features."""
-    largest = max(1, data.n_outliers, *(profile.size for profile in profiles))
-    best_columns = [data.features[i].column for i in best_features]
-    return tuple(
-        Card(
-            profile=profile,
-            size=f"{profile.size:,}",
-            rows=plural(profile.size, data.noun),
-            percent=format_percent(profile.fraction),
-            bar=100 * profile.size / largest,
-            traits=tuple(_bar(trait) for trait in profile.traits),
-            typical=_typical_row(data, profile, best_columns),
-            borderline=tuple(
-                BorderRow(
-                    shorten(data.ids[row.row], 40), format_percent(row.here), row.other, format_percent(row.there)
-                )
-                for row in profile.borderline
-            ),
-        )
-        for profile in profiles
-    )
-
-
-def _bar(trait: Trait) -> Bar:
-    width = 50 * min(abs(trait.effect) / _WIDEST_EFFECT, 1.0)
-    return Bar(
-        label=trait.label,
-        left=50.0 if trait.effect > 0 else 50.0 - width,
-        width=width,
-        inside=trait.inside,
-        overall=trait.overall,
-        tip=f"{trait.column}: effect {trait.effect:+.2f}".replace("-", "−"),
-    )
-
-
-def _typical_row(data: ClusteringData, profile: ClusterProfile, best_columns: Sequence[str]) -> TypicalRow | None:
-    if profile.typical < 0:
-        return None
-    own = [trait.column for trait in profile.traits] if best_columns else []
-    columns = list(dict.fromkeys([*own, *best_columns]))[:_CELLS_PER_ROW]
-    cells = row_texts(data, columns, profile.typical)
-    return TypicalRow(
-        shorten(data.ids[profile.typical], 40),
-        tuple(CellText(data.short[name], text) for name, text in zip(columns, cells, strict=True)),
-    )
+def typical_cells(data: ClusteringData, profile: ClusterProfile, best_columns: Sequence[str]) -> list[tuple[str, str]]:
+    """Return columns and values of the typical row of a cluster: its traits first, then the best columns."""
+    if not best_columns:
+        return []
+    columns = list(dict.fromkeys([*(trait.column for trait in profile.traits), *best_columns]))[:_CELLS_PER_ROW]
+    texts = row_texts(data, columns, profile.typical)
+    return [(data.short[name], text) for name, text in zip(columns, texts, strict=True)]
 
 
 def row_texts(data: ClusteringData, columns: Sequence[str], row: int) -> list[str]:
@@ -349,21 +231,14 @@ def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> ShadedTable
     indices = [i for i in ranked if i in independent][:HEAT_COLUMNS]
     if data.n_clusters < 2 or not indices:
         return None
-    z = statistics.z_scores
+    z_scores = statistics.z_scores
     rows = tuple(
         ShadedRow(
             label=data.label(i),
             full=data.features[i].name,
             cells=tuple(
-                _heat_cell(
-                    float(z[cluster, i]),
-                    format_mean(
-                        data.features[i],
-                        float(statistics.means[cluster, i]),
-                        float(statistics.spread[i]),
-                    ),
-                )
-                for cluster in range(data.n_clusters)
+                _heat_cell(float(z), format_mean(data.features[i], float(mean), float(statistics.spread[i])))
+                for z, mean in zip(z_scores[:, i], statistics.means[:, i], strict=True)
             ),
         )
         for i in indices
@@ -410,8 +285,8 @@ def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArra
     return ShadedTable(rows, shown)
 
 
-def run_table(runs: Sequence[Mapping[str, Any]]) -> RunTable:
-    """Return the chosen run first, then the others by silhouette."""
+def run_table(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a table of the training runs: the chosen one first, then the others by silhouette."""
 
     def rank(run: Mapping[str, Any]) -> tuple[bool, float]:
         silhouette = _finite(run.get("silhouette"))
@@ -422,12 +297,12 @@ def run_table(runs: Sequence[Mapping[str, Any]]) -> RunTable:
     shown = "The chosen run comes first, then the others by silhouette."
     if len(runs) > RUNS:
         shown = f"{RUNS} of {len(runs):,} runs are shown. {shown}"
-    return RunTable(
-        names=tuple(name.replace("_", " ") for name in names),
-        rows=tuple(RunRow(bool(run.get("chosen")), tuple(_run_cell(run.get(name)) for name in names)) for run in best),
-        shown=shown,
-        count=plural(len(runs), "run"),
-    )
+    return {
+        "names": [name.replace("_", " ") for name in names],
+        "rows": [(bool(run.get("chosen")), [_run_cell(run.get(name)) for name in names]) for run in best],
+        "shown": shown,
+        "count": plural(len(runs), "run"),
+    }
 
 
 def _finite(value: object) -> float | None:
@@ -451,29 +326,16 @@ _BLUE = np.array([37.0, 82.0, 130.0]) / 255
 _ORANGE = np.array([201.0, 88.0, 32.0]) / 255
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One matrix as an image."""
-
-    title: str
-    url: str
-
-
-@dataclass(frozen=True)
-class KernelPanels:
-    """The predicted kernel; if classes are known, also theirs and the difference."""
-
-    panels: tuple[Panel, ...]
-    shown: str
-
-
 def kernel_panels(
     description: FitDescription,
     data: ClusteringData,
     classes: NDArray[np.int64] | None,
     colours: list[Colour],
-) -> KernelPanels | None:
-    """Render the kernel with rows in the order of their clusters; None if there is no kernel."""
+) -> tuple[dict[str, str], str] | None:
+    """Render the kernel, and if classes are known, theirs and the difference, with rows sorted by cluster.
+
+    Returns the data URL of each image by its title, and a sentence on which rows are shown; None without a kernel.
+    """
     if description.kernel is None or description.kernel_rows is None:
         return None
     rows = description.kernel_rows
@@ -482,16 +344,16 @@ def kernel_panels(
     order = order[sample_rows(len(order), SIDE)]
     kernel = description.kernel[np.ix_(order, order)].astype(np.float64)
     cluster = data.labels[rows][order]
-    panels = [Panel("predicted", _with_strips(1 - kernel[..., None] * (1 - _BLUE), cluster, colours))]
+    panels = {"predicted": _with_strips(1 - kernel[..., None] * (1 - _BLUE), cluster, colours)}
     if classes is not None:
         known = classes[rows][order]
         truth = (known[:, None] == known).astype(np.float64)
         missed, wrong = np.clip(truth - kernel, 0, 1), np.clip(kernel - truth, 0, 1)
         difference = 1 - missed[..., None] * (1 - _ORANGE) - wrong[..., None] * (1 - _BLUE)
-        panels.append(Panel("known classes", _with_strips(1 - truth[..., None] * (1 - _BLUE), cluster, colours)))
-        panels.append(Panel("difference", _with_strips(difference, cluster, colours)))
+        panels["known classes"] = _with_strips(1 - truth[..., None] * (1 - _BLUE), cluster, colours)
+        panels["difference"] = _with_strips(difference, cluster, colours)
     shown, n = len(order), len(data.labels)
-    return KernelPanels(tuple(panels), "" if shown == n else f"{shown:,} of {n:,} {data.noun}s are shown.")
+    return panels, "" if shown == n else f"{shown:,} of {n:,} {data.noun}s are shown."
 
 
 def _with_strips(pixels: NDArray[np.float64], cluster: NDArray[np.int64], colours: list[Colour]) -> str:

@@ -67,30 +67,6 @@ class ScoreChart:
 
 
 @dataclass(frozen=True)
-class CandidateRow:
-    """A candidate as a row of the table."""
-
-    algorithm: str
-    family: str
-    columns: str
-    n_clusters: int
-    score: str
-    bar: float
-    chosen: bool
-
-
-@dataclass(frozen=True)
-class Level:
-    """The best candidate of one number of clusters."""
-
-    n_clusters: int
-    score: str
-    bar: float
-    chosen: bool
-    tip: str
-
-
-@dataclass(frozen=True)
 class Confidence:
     """The confidence in numbers and in words; `warning` is empty unless it is low."""
 
@@ -118,10 +94,11 @@ class SelectionSection:
 
     confidence: Confidence
     chart: ScoreChart | None
-    rows: tuple[CandidateRow, ...]
+    shortlist: Sequence[Candidate]
     shown: str
     runner_up: str
-    levels: tuple[Level, ...]
+    levels: Sequence[Candidate]
+    chosen: Candidate | None
     low_confidence: float
 
 
@@ -129,23 +106,15 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
     """Explain the choice among candidates; None if there were none with several clusters."""
     if selection is None or all(level["n_clusters"] == 1 for level in selection.levels):
         return None
-    shortlist, chosen = selection.shortlist(SHORTLIST), selection.chosen
+    shortlist = selection.shortlist(SHORTLIST)
     return SelectionSection(
         confidence=_confidence(selection, n_clusters),
         chart=_score_chart(selection),
-        rows=tuple(_candidate_row(candidate, chosen) for candidate in shortlist),
+        shortlist=shortlist,
         shown=_describe_shortlist(len(shortlist), len(selection.candidates)),
         runner_up=_describe_runner_up(selection),
-        levels=tuple(
-            Level(
-                n_clusters=level["n_clusters"],
-                score=_format_score(level["score"]),
-                bar=100 * level["score"],
-                chosen=level == chosen,
-                tip=describe_candidate(level),
-            )
-            for level in selection.levels
-        ),
+        levels=selection.levels,
+        chosen=selection.chosen,
         low_confidence=100 * selection.low_confidence,
     )
 
@@ -153,7 +122,7 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
 def describe_candidate(candidate: Candidate) -> str:
     """Describe a candidate in words."""
     return (
-        f"{plural(candidate['n_clusters'], 'cluster')} by {_algorithm(candidate)} on "
+        f"{plural(candidate['n_clusters'], 'cluster')} by {algorithm_of(candidate)} on "
         f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {_format_score(candidate['score'])}"
     )
 
@@ -207,24 +176,14 @@ def _warning(selection: Selection, chosen: Candidate) -> str:
     return "There may be no clusters in this table, or none that these columns show."
 
 
-def _algorithm(candidate: Candidate) -> str:
+def algorithm_of(candidate: Candidate) -> str:
+    """Return the name of the algorithm, and whether its partition was refined."""
     return f"{candidate['algorithm']}{', refined' if candidate['refined'] else ''}"
 
 
-def _family(candidate: Candidate) -> str:
+def family_of(candidate: Candidate) -> str:
+    """Return the family of the algorithm."""
     return next((family for word, family in FAMILIES.items() if word in candidate["algorithm"]), _OTHER)
-
-
-def _candidate_row(candidate: Candidate, chosen: Candidate | None) -> CandidateRow:
-    return CandidateRow(
-        algorithm=_algorithm(candidate),
-        family=_family(candidate),
-        columns=candidate["columns"],
-        n_clusters=candidate["n_clusters"],
-        score=_format_score(candidate["score"]),
-        bar=100 * candidate["score"],
-        chosen=candidate == chosen,
-    )
 
 
 def _describe_shortlist(listed: int, n: int) -> str:
@@ -258,7 +217,7 @@ def _score_chart(selection: Selection) -> ScoreChart | None:
         return Mark(
             x=_MARGIN + (100 - 2 * _MARGIN) * float((np.log2(candidate["n_clusters"]) - low) / (high - low)),
             y=100 * candidate["score"] / top,
-            family=_family(candidate),
+            family=family_of(candidate),
             tip=describe_candidate(candidate),
         )
 
