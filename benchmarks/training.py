@@ -333,7 +333,9 @@ def _train_classifier(training: EncoderTraining, given: ClassifiedImages) -> tup
         schedule.step()
         accuracy += float((logits.argmax(dim=1) == target[index]).float().mean()) / CLASSIFIER_LOG_EVERY
         if step % CLASSIFIER_LOG_EVERY == 0:
-            print(f"encoder, step {step} of {training.steps}: loss {float(loss):.3f}, accuracy {accuracy:.3f}", flush=True)
+            print(
+                f"encoder, step {step} of {training.steps}: loss {float(loss):.3f}, accuracy {accuracy:.3f}", flush=True
+            )
             accuracy = 0.0
     weights = {f"encoder.{name}": value.contiguous() for name, value in model.encoder.state_dict().items()}
     return weights, (time.process_time() - began) / 60

@@ -37,7 +37,8 @@ def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperatu
 class CcConfig(EncoderConfig):
     """Configuration of a CC model; temperatures are as published."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "cluster_temperature": POSITIVE,
     }

@@ -32,7 +32,8 @@ from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 class MiceConfig(EncoderConfig):
     """Configuration of a MiCE model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "gate_temperature": POSITIVE,
         "momentum": FRACTION,

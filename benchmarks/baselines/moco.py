@@ -27,7 +27,8 @@ from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 class MocoConfig(EncoderConfig):
     """Configuration of a MoCo model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "assignment_temperature": POSITIVE,
         "momentum": FRACTION,

@@ -28,7 +28,8 @@ from coterie.validation import Constraints, Integer
 class SwavConfig(EncoderConfig):
     """Configuration of a SwAV model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+        **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "epsilon": POSITIVE,
         "sinkhorn_steps": Integer(0),

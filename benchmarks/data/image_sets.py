@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from benchmarks.data.images import Bytes, load_embeddings, load_images
 from benchmarks.data.tables import data_folder, load_fashion_mnist
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, select_names, fewest_classes
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, fewest_classes, select_names
 from coterie.amortized.tasks.synthetic import sample_set_size
 from coterie.errors import InputError
 from coterie.nn.model import TaskBatch
@@ -254,7 +254,7 @@ class CharacterSet:
 
 
 def character_sets(alphabet: Alphabet, task: str, n_sets: int, seed: int) -> list[CharacterSet]:
-    """Sample sets of an alphabet by ABC's Algorithm 1, or return all its images as one set; the same for all methods."""
+    """Sample sets of an alphabet by ABC's Algorithm 1, or return all its images as one set."""
     if task == "whole":
         return [CharacterSet(torch.arange(len(alphabet.labels)), alphabet.labels, alphabet.n_classes)]
     fixed = min(OMNIGLOT_FIXED, alphabet.n_classes)

@@ -83,7 +83,9 @@ def load_images(name: str) -> LabelledImages:
     try:
         return read(arrays, file)
     except KeyError as error:
-        raise InputError(f"{file} has no array {error}; it has {format_list(list(arrays))}. Get the file again") from error
+        raise InputError(
+            f"{file} has no array {error}; it has {format_list(list(arrays))}. Get the file again"
+        ) from error
 
 
 def load_embeddings(name: EmbeddingName) -> EmbeddingSet:
@@ -104,7 +106,9 @@ def load_embeddings(name: EmbeddingName) -> EmbeddingSet:
     file = _EMBEDDING_FILES[name]
     arrays = _arrays(file)
     if missing := {"Xq", "scale", "y"} - set(arrays):
-        raise InputError(f"{file} has no array {min(missing)!r}; it has {format_list(list(arrays))}. Get the file again")
+        raise InputError(
+            f"{file} has no array {min(missing)!r}; it has {format_list(list(arrays))}. Get the file again"
+        )
     classes = arrays["y"].astype(np.int64)
     groups = arrays["yc"].astype(np.int64) if "yc" in arrays else np.zeros_like(classes)
     return EmbeddingSet(arrays["Xq"], float(arrays["scale"]), classes, groups, file)

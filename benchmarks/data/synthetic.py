@@ -16,7 +16,10 @@ SETS_PER_BATCH: Final = 10
 """Sets that have the same number of points, as published."""
 LEAST_PROPORTION: Final = 1e-10
 """Added to the proportion of each true component, as published, since a component may have no points."""
-KINDS: Final = {"mog": MixturesOfGaussians, "warped": WarpedGaussians}
+KINDS: Final[dict[str, type[MixturesOfGaussians] | type[WarpedGaussians]]] = {
+    "mog": MixturesOfGaussians,
+    "warped": WarpedGaussians,
+}
 
 
 @dataclass(frozen=True)

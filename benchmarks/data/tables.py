@@ -69,7 +69,9 @@ def load_benchmark(name: str) -> Dataset:
     known = dict(_benchmarks(folder))
     matches = [key for key in known if name in {key, key.partition("/")[2]}]
     if not matches:
-        raise InputError(f"no benchmark is called {name!r} in COTERIE_DATA={folder}; it has {format_list(list(known), 200)}")
+        raise InputError(
+            f"no benchmark is called {name!r} in COTERIE_DATA={folder}; it has {format_list(list(known), 200)}"
+        )
     path = known[matches[0]]
     return _from_npz(path, matches[0]) if path.suffix == ".npz" else _from_battery(path, matches[0])
 

@@ -1,8 +1,9 @@
-"""Sets of hand-written characters of one alphabet, from Omniglot."""
+"""Training tasks that recipes of benchmarks use: sets of Omniglot characters, and sets of embedded images."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, final
+from typing import ClassVar, Literal, final
 
 import numpy as np
 import torch
@@ -18,51 +19,58 @@ from coterie.nn.model import TaskBatch
 @final
 @dataclass(frozen=True)
 class OmniglotTasks:
-    """Sets of characters of one alphabet each, as ``ImageTasks`` draws them; images are loaded when first needed."""
+    """Sets of characters of one alphabet each, sampled by ``ImageTasks``; images are loaded when first needed."""
+
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "turn_by": "max_degrees",
+        "stretched": "max_stretch",
+        "shifted": "max_shift",
+    }
+    """Former names, which cards of weights have."""
 
     part: Literal["background", "evaluation"] = "background"
-    """Thirty alphabets to learn from, or twenty others."""
+    """Thirty alphabets for training, or twenty others."""
     only: tuple[str, ...] = ()
-    """Names of the alphabets that are used; all of the part if there are none."""
+    """Names of the alphabets to use; all of the part by default."""
     without: tuple[str, ...] = ()
-    """Names of alphabets that are held back."""
+    """Names of held-out alphabets."""
     points: tuple[int, int] = (100, 100)
-    """Least and most images of a set; one batch, one number."""
+    """Smallest and largest number of images of a set; the same in one batch."""
     clusters: tuple[int, int] = (5, 35)
-    """Least and most characters of a set."""
+    """Smallest and largest number of characters of a set."""
     sizes: Sizes = "composition"
-    """How many images of each character: see Instances."""
+    """How cluster sizes are sampled."""
     concentration: float = 5.0
-    """Of the Dirichlet, where sizes are drawn so."""
+    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
     rotations: bool = False
-    """Whether a character turned by 90, 180 or 270 degrees is another one of the same alphabet."""
+    """Whether a character rotated by 90, 180 or 270 degrees is another character of the same alphabet."""
     max_degrees: float = 0.0
-    """Most degrees that an image is turned by, to either side."""
+    """Largest rotation in degrees, to either side."""
     max_stretch: float = 0.0
-    """Most that an image is stretched, shrunk or slanted along an axis, as a share of its size."""
+    """Largest stretch or shear along an axis, as a fraction of the size."""
     max_shift: float = 0.0
-    """Most that an image is shifted along an axis, as a share of its size."""
+    """Largest shift along an axis, as a fraction of the size."""
 
     def __post_init__(self) -> None:
-        # What is wrong whatever the images are is told before they are loaded.
+        # These raise if a setting is wrong, before any image is loaded.
         Instances(self.points, self.clusters, self.sizes, self.concentration)
         Distortion(self.max_degrees, self.max_stretch, self.max_shift)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        """Draw that many sets."""
+        """Sample sets."""
         return self._images.sample(batch_size, generator)
 
     @cached_property
     def _images(self) -> ImageTasks:
-        pictures = load_images("omniglot")
-        in_part = pictures.parts == pictures.part_names.index(self.part)
-        known = [pictures.group_names[group] for group in np.unique(pictures.groups[in_part])]
-        wanted = [pictures.group_names.index(name) for name in select_names(known, self.only, self.without)]
-        used = in_part & np.isin(pictures.groups, wanted)
+        loaded = load_images("omniglot")
+        in_part = loaded.parts == loaded.part_names.index(self.part)
+        known = [loaded.group_names[group] for group in np.unique(loaded.groups[in_part])]
+        wanted = [loaded.group_names.index(name) for name in select_names(known, self.only, self.without)]
+        used = in_part & np.isin(loaded.groups, wanted)
         return ImageTasks(
-            torch.from_numpy(pictures.images[used]).unsqueeze(1),
-            torch.from_numpy(pictures.classes[used]),
-            torch.from_numpy(pictures.groups[used]),
+            torch.from_numpy(loaded.images[used]).unsqueeze(1),
+            torch.from_numpy(loaded.classes[used]),
+            torch.from_numpy(loaded.groups[used]),
             points=self.points,
             clusters=self.clusters,
             sizes=self.sizes,
@@ -82,11 +90,11 @@ class VectorTasks:
     codes: UInt8[Tensor, "M D"] | Float[Tensor, "M D"]
     """All vectors, as multiples of the scale."""
     scale: float
-    """What a code of 1 stands for."""
+    """Value of a code of 1."""
     classes: Int[Tensor, " M"]
     """Class of each."""
     instances: Instances
-    """How sets are drawn."""
+    """How sets are sampled."""
     _catalogue: Catalogue = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -100,36 +108,36 @@ class VectorTasks:
         self.instances.check(self._catalogue)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        """Draw that many sets."""
-        draw = self.instances.sample(self._catalogue, batch_size, generator)
-        return draw.to_batch(self.codes[draw.index.flatten()].float() * self.scale)
+        """Sample sets."""
+        sample = self.instances.sample(self._catalogue, batch_size, generator)
+        return sample.to_batch(self.codes[sample.index.flatten()].float() * self.scale)
 
 
 @final
 @dataclass(frozen=True)
 class EmbeddingTasks:
-    """Sets of embedded pictures of any classes, loaded when first needed."""
+    """Sets of embedded images of any classes, loaded when first needed."""
 
     source: EmbeddingName = "cifar100-train"
-    """Which pictures."""
+    """Which images."""
     only: tuple[int, ...] = ()
-    """Numbers of the classes that are used; all if there are none."""
+    """Numbers of the classes to use; all by default."""
     without: tuple[int, ...] = ()
-    """Numbers of classes that are held back."""
+    """Numbers of held-out classes."""
     points: tuple[int, int] = (300, 300)
-    """Least and most pictures of a set; one batch, one number."""
+    """Smallest and largest number of images of a set; the same in one batch."""
     clusters: tuple[int, int] = (2, 12)
-    """Least and most classes of a set."""
+    """Smallest and largest number of classes of a set."""
     sizes: Sizes = "composition"
-    """How many pictures of each class: see Instances."""
+    """How cluster sizes are sampled."""
     concentration: float = 5.0
-    """Of the Dirichlet, where sizes are drawn so."""
+    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
 
     def __post_init__(self) -> None:
-        self._instances()  # what is wrong whatever the pictures are is told before they are loaded
+        self._instances()  # raises if a setting is wrong, before anything is loaded
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        """Draw that many sets."""
+        """Sample sets."""
         return self._vectors.sample(batch_size, generator)
 
     def _instances(self) -> Instances:

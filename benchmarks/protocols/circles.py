@@ -1,7 +1,7 @@
 """Attention-based clustering of points on circles: Figures 1 and 2 of its paper."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 
@@ -92,7 +92,7 @@ def sample_circles(suite: Suite, kind: str, length: int) -> TaskBatch:
     return tasks.sample(suite["n_sets"], Generator().manual_seed(suite["sets"][kind] + length))
 
 
-def _measure(suite: Suite, train: partial[AttentionBasedModel], pending: Sequence[Line]) -> Iterator[Line]:
+def _measure(suite: Suite, train: Callable[[], AttentionBasedModel], pending: Sequence[Line]) -> Iterator[Line]:
     model = None if pending[0]["method"] == SPECTRAL else train()
     for blank in pending:
         batch = sample_circles(suite, blank["sets"], blank["length"])

@@ -65,7 +65,15 @@ def _measure_pixels(suite: Suite, _: Spec, pending: Sequence[Line]) -> Iterator[
     began = time.process_time()
     labels = _kmeans(images.x.flatten(1), blank["seed"], suite["starts"])
     line = {"settings": {"starts": suite["starts"]}, "seconds": round(time.process_time() - began, 1)}
-    yield {**blank, **line, "steps": 0, "epochs": 0.0, "metrics": class_scores(images.y, labels), "course": [], **stamp()}
+    yield {
+        **blank,
+        **line,
+        "steps": 0,
+        "epochs": 0.0,
+        "metrics": class_scores(images.y, labels),
+        "course": [],
+        **stamp(),
+    }
 
 
 def _kmeans(x: Tensor, seed: int, starts: int) -> Labels:
@@ -80,7 +88,12 @@ def _train(
     settings = {**spec.get("config", {}), **dict.fromkeys(spec.get("by_epoch", []), epoch)}
     config = from_dict(
         kind.Config,
-        {"n_features": channels * height * width, "n_clusters": N_CLASSES, "image": (channels, height, width), **settings},
+        {
+            "n_features": channels * height * width,
+            "n_clusters": N_CLASSES,
+            "image": (channels, height, width),
+            **settings,
+        },
     )
     schedule = Schedule(
         batch_size=suite["batch_size"],

@@ -128,7 +128,7 @@ def _measure_variant(suite: Suite, spec: Spec, pending: Sequence[Line]) -> list[
         for decoding, solve in _decodings(found.model).items():
             solve(sets[0])  # the first call may be slower
             metrics, seconds = score_solver(sets, solve)
-            settings = {key: json.dumps(value) for key, value in asdict(found.network.config).items()}
+            settings: Spec = {key: json.dumps(value) for key, value in asdict(found.network.config).items()}
             settings |= {
                 "parameters": n_parameters(found.model),
                 "learning_rate": found.network.training.learning_rate,

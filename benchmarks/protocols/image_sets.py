@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from operator import attrgetter
 from statistics import mean
 from typing import Any, Final, TypeAlias
 
@@ -85,7 +86,7 @@ def score_line(blank: Line, sets: Sequence[Any], settings: Mapping[str, Any], so
 
 
 def solve_given_k(settings: Mapping[str, Any], features: Callable[[Any], Tensor]) -> Solve:
-    """Cluster features of a set by k-means (ten starts), spectral clustering or a diagonal Gaussian mixture, given k."""
+    """Cluster features of a set by k-means (ten starts), spectral clustering or a Gaussian mixture, given k."""
     if "neighbours" in settings:
         # A graph of all pairs would be too large for sets of 5000.
         method, options = "spectral", {"affinity": "nearest_neighbors", "n_neighbors": settings["neighbours"]}
@@ -131,7 +132,7 @@ def _measure_embeddings(suite: Suite, name: str, spec: Spec, pending: Sequence[L
             sets = _embedded_sets(suite, data, "validation", suite["validation_sets"])
             lines.append(score_line(blank, sets, settings, solve))
         validated.extend(lines)
-        return mean(mean(line["metrics"]["ari"]) for line in lines)
+        return float(mean(mean(line["metrics"]["ari"]) for line in lines))
 
     if "model" in spec:
         settings, solve = _embeddings_network(suite, name, spec, validate)
@@ -145,7 +146,7 @@ def _measure_embeddings(suite: Suite, name: str, spec: Spec, pending: Sequence[L
 
 def _features_candidates(spec: Spec) -> Iterator[Prepared]:
     for settings in spec["settings"]:
-        yield settings, solve_given_k(settings, lambda one, kind=settings["features"]: getattr(one, kind))
+        yield settings, solve_given_k(settings, attrgetter(settings["features"]))
 
 
 def best(candidates: Iterable[Prepared], validate: Callable[[Mapping[str, Any], Solve], float]) -> Prepared:
@@ -157,7 +158,9 @@ def best(candidates: Iterable[Prepared], validate: Callable[[Mapping[str, Any], 
 
 def _embeddings_network(suite: Suite, name: str, spec: Spec, validate: Callable[..., float]) -> Prepared:
     network = Network.of(spec, n_features=WIDTH)
-    shown = [one for data in suite["sets"] for one in _embedded_sets(suite, data, "validation", suite["validation_sets"])]
+    shown = [
+        one for data in suite["sets"] for one in _embedded_sets(suite, data, "validation", suite["validation_sets"])
+    ]
     held_out = [as_batch(one.prepared, one.labels) for one in shown]
     tasks = EmbeddingTrainingTasks(network.sampling)
     folder = suite.run_folder
@@ -214,7 +217,7 @@ def _measure_cifar(suite: Suite, name: str, spec: Spec, pending: Sequence[Line])
 
             def validate(settings: Mapping[str, Any], solve: Solve) -> float:
                 validated.append(score_line(line(), sets, settings, solve))  # noqa: B023  # called in this turn only
-                return mean(validated[-1]["metrics"]["nmi"])  # noqa: B023
+                return float(mean(validated[-1]["metrics"]["nmi"]))  # noqa: B023
 
             ready = best(_cifar_candidates(suite, name, spec), validate)
             yield from validated
@@ -257,7 +260,7 @@ def _cifar_network(suite: Suite, name: str) -> tuple[Mapping[str, Any], Attentio
 
 
 def _decode(model: AttentionBasedModel, decoding: str) -> Solve:
-    decode = kernel_decoders(model.config.cut)[decoding]
+    decode = kernel_decoders(model.config.threshold)[decoding]
 
     @torch.no_grad()
     def solve(one: ImageSet) -> Tensor:
@@ -373,7 +376,9 @@ def prepare_amcp(suite: Suite, data: str, name: str) -> Prepared:
     ]
     if len(candidates) == 1:
         return candidates[0]
-    sets = image_sets(data, "validation", collection["validation_points"], suite["validation_sets"], collection["clusters"])
+    sets = image_sets(
+        data, "validation", collection["validation_points"], suite["validation_sets"], collection["clusters"]
+    )
     return best(candidates, lambda _, solve: mean(score_sets(sets, solve).metrics["ari"]))
 
 
@@ -503,7 +508,10 @@ def _measure_emnist(suite: Suite, pending: Sequence[Line]) -> Iterator[Line]:
 
 
 def _stages(suite: Suite) -> list[Stage]:
-    return [Stage(**{**stage, "points": tuple(stage["points"]), "moved": Distortion(**stage.get("moved", {}))}) for stage in suite["stages"]]
+    return [
+        Stage(**{**stage, "points": tuple(stage["points"]), "moved": Distortion(**stage.get("moved", {}))})
+        for stage in suite["stages"]
+    ]
 
 
 def train_emnist(suite: Suite) -> DacModel:

@@ -63,7 +63,7 @@ def _agreement(task: SyntheticTask, labels: Any) -> float:
     return adjusted_rand_index(truth[counted], labels[counted])
 
 
-def _agreement_of_all(task: SyntheticTask, sample: Floats, chosen: Candidate) -> float:
+def _agreement_of_all(task: SyntheticTask, sample: Any, chosen: Candidate) -> float:
     """Agreement of all rows after assigning them to the clusters of a sample."""
     return _agreement(task, Assigner.fit(sample, chosen).memberships(task.x.double().numpy()).argmax(axis=1))
 
@@ -355,7 +355,7 @@ class JudgeLab:
         return lambda one: int(model.predict(to_bins(one.columns.numpy())).argmax())
 
     def measure(self, choose: Chooser, *, without: int | None = None) -> Outcome:
-        """Measure choices, perhaps without the candidates of one source; without any candidate, all rows are one cluster."""
+        """Measure choices, perhaps without the candidates of one source; without any, all rows are one cluster."""
         ari, best, k_error = [], [], []
         for one in self.testing:
             left = one if without is None else _without(one, without)

@@ -30,17 +30,18 @@ from benchmarks.methods.classical import cluster_given_k
 from benchmarks.methods.kernels import GIVEN_K, kernel_decoders
 from benchmarks.suite import Job, Spec, Suite
 from benchmarks.training import SEED, Network, train_network
-from coterie.amortized.abc.network import AttentionBasedConfig, AttentionBasedModel
+from coterie.amortized.abc.config import AttentionBasedConfig
+from coterie.amortized.abc.network import AttentionBasedModel
 from coterie.amortized.dac.network import DacModel
-from coterie.amortized.tasks.classes import QUARTER_TURNS, Catalogue, Distortion, Instances
+from coterie.amortized.tasks.classes import QUARTER_ROTATIONS, Catalogue, Distortion, Instances
 from coterie.checkpoint import load_checkpoint
 from coterie.config import from_dict
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
-from coterie.nn.model import SetModel, TaskBatch
+from coterie.nn.model import TaskBatch
 from coterie.nn.vision import ElementEncoder
 from coterie.pretrained.registry import load_pretrained
-from coterie.recipes import TASKS, read_recipe, parse_recipe
+from coterie.recipes import TASKS, parse_recipe, read_recipe
 
 EVALUATION: Final = "evaluation"
 HELD_OUT: Final = "held back"
@@ -48,7 +49,6 @@ HELD_OUT: Final = "held back"
 IMAGES_AT_ONCE: Final = 2048
 WEIGHED_SETS: Final = 400
 """Sets in which pairs are counted, for the weight of pairs of one cluster."""
-HELD_OUT_BATCHES: Final = 20
 HELD_OUT_SETS: Final = 5
 ENCODER_PREFIX: Final = "encoder."
 Decode = Callable[[Any, int], Int[Tensor, " N"]]
@@ -108,14 +108,14 @@ class Base:
         """Alphabets for validation and calibration."""
         return alphabets("background", self.tasks.without)
 
-    def held_out_sets(self, views: int) -> list[TaskBatch]:
+    def held_out_sets(self, views: int, batches: int) -> list[TaskBatch]:
         """Sample sets of 100 images of those alphabets."""
         held_out = self.held_out()
         features = torch.cat([self.features(alphabet.pixels, views) for alphabet in held_out])
         instances = Instances(OMNIGLOT_POINTS, OMNIGLOT_CLUSTERS, "composition", 1.0)
         tasks = FeatureTasks(features.expand(1, 1, -1, -1), _catalogue(held_out), instances)
         generator = Generator().manual_seed(SEED + 1)
-        return [tasks.sample(HELD_OUT_SETS, generator) for _ in range(HELD_OUT_BATCHES)]
+        return [tasks.sample(HELD_OUT_SETS, generator) for _ in range(batches)]
 
 
 @final
@@ -159,13 +159,13 @@ def _training_tasks(base: Base, instances: Instances, folder: Path, copies: int)
 def _encode(base: Base, images: Tensor, copies: int, path: Path) -> None:
     """Write the features of all copies as one array (A, T, M, E)."""
     generator = Generator().manual_seed(SEED)
-    distortion = Distortion(base.tasks.turn_by, base.tasks.stretched, base.tasks.shifted)
+    distortion = Distortion(base.tasks.max_degrees, base.tasks.max_stretch, base.tasks.max_shift)
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".partial.npy")
-    shape = (copies, QUARTER_TURNS, len(images), base.width)
+    shape = (copies, QUARTER_ROTATIONS, len(images), base.width)
     features = np.lib.format.open_memmap(unfinished, "w+", np.dtype(np.float32), shape)
     for number in range(copies):
-        for rotation in range(QUARTER_TURNS):
+        for rotation in range(QUARTER_ROTATIONS):
             rotated = images.rot90(rotation, (2, 3)).float() / 255
             features[number, rotation] = base.features(distortion.apply(rotated, generator).flatten(1)).numpy()
         print(f"copy {number + 1} of {copies} encoded", flush=True)
@@ -182,7 +182,8 @@ def trained(suite: Suite, base: Base, name: str) -> Any:
         # The few pairs that are together count as much in all as the many that are apart, as published.
         network = replace(network, config=replace(network.config, pos_weight=tasks.apart_per_together()))
     folder = suite.run_folder / f"{base.digest}-{suite['copies']}-{name}-{network.training.steps}"
-    return train_network(name, network, tasks, folder, held_out=base.held_out_sets(base.config.views))
+    held_out = base.held_out_sets(base.config.views, suite["calibration_batches"])
+    return train_network(name, network, tasks, folder, held_out=held_out)
 
 
 @dataclass(frozen=True)
@@ -229,16 +230,18 @@ class Method:
     prepare: Callable[[], Prepared]
 
 
-def end_to_end(_: Suite, base: Base, __: str, spec: Spec) -> Method:
+def end_to_end(suite: Suite, base: Base, __: str, spec: Spec) -> Method:
     """Use the network of the weights, with its own number of views or another one, for which it is calibrated."""
     views = spec.get("views", base.config.views)
 
     @torch.no_grad()
     def prepare() -> Prepared:
         if "views" not in spec:
-            return _by_kernel(base, base.head, views, base.config.cut)
-        calibrated = base.head.calibrated(base.held_out_sets(views), normalized_mutual_information)
-        return _by_kernel(base, base.head, views, calibrated.cut)
+            return _by_kernel(base, base.head, views, base.config.threshold)
+        calibrated = base.head.calibrate(
+            base.held_out_sets(views, suite["calibration_batches"]), normalized_mutual_information
+        )
+        return _by_kernel(base, base.head, views, calibrated.threshold)
 
     return Method({"weights": base.digest, "views": views}, GIVEN_K, prepare)
 
@@ -249,8 +252,10 @@ def head(suite: Suite, base: Base, name: str, spec: Spec) -> Method:
     def prepare() -> Prepared:
         model = trained(suite, base, name)
         if isinstance(model, AttentionBasedModel):
-            return _by_kernel(base, model, base.config.views, model.config.cut)
-        return _on_features(base, {way: _filter(model, way) for way in spec["decodings"]}, {"cut": model.config.cut})
+            return _by_kernel(base, model, base.config.views, model.config.threshold)
+        return _on_features(
+            base, {way: _filter(model, way) for way in spec["decodings"]}, {"cut": model.config.threshold}
+        )
 
     settings = {"weights": base.digest, "copies": suite["copies"], "steps": spec["train"]["steps"]}
     return Method(settings, dict.fromkeys(spec["decodings"], False) if "decodings" in spec else GIVEN_K, prepare)
@@ -263,7 +268,7 @@ def _filter(model: DacModel, decoding: Literal["kernel", "robust"]) -> Decode:
     return lambda features, _: model.cluster(features, Generator().manual_seed(SEED)).labels
 
 
-def per_set(suite: Suite, base: Base, name: str, spec: Spec) -> Method:
+def per_set(suite: Suite, base: Base, name: Any, spec: Spec) -> Method:
     """Use KCL or MCL: trained on each set anew, by what the pairwise network predicts of its pairs."""
 
     def prepare() -> Prepared:
@@ -271,7 +276,8 @@ def per_set(suite: Suite, base: Base, name: str, spec: Spec) -> Method:
 
         @torch.no_grad()
         def together(features: Tensor) -> Tensor:
-            return model.kernel(features.unsqueeze(0))[0]
+            kernel: Tensor = model.kernel(features.unsqueeze(0))[0]
+            return kernel
 
         def decode(features: Tensor, _: int) -> Tensor:
             options = {key: spec[key] for key in ("epochs", "restarts")}
@@ -325,7 +331,7 @@ def decodings(suite: Suite) -> Iterator[Job]:
                     if given_k or task != "fixed"
                 ]
                 shown = partial(base.held_out) if which == HELD_OUT else partial(alphabets, "evaluation")
-                yield Job(lines, partial(_measure, suite, method, shown))
+                yield Job(lines, partial(_measure, method, shown))
 
 
 def blank_line(
@@ -338,9 +344,7 @@ def blank_line(
     return {**line, "nmi": {}, "k_error": {}, "k_found": {}, "seconds": {}, **stamp()}
 
 
-def _measure(
-    suite: Suite, method: Method, shown: Callable[[], list[Alphabet]], pending: Sequence[Line]
-) -> Iterator[Line]:
+def _measure(method: Method, shown: Callable[[], list[Alphabet]], pending: Sequence[Line]) -> Iterator[Line]:
     prepared = method.prepare()
     scores = {alphabet.name: _scores(prepared, alphabet, pending) for alphabet in shown()}
     for line in pending:
@@ -394,4 +398,4 @@ def snapshots(suite: Suite) -> Iterator[Job]:
         method = replace(method, settings={"step": int(card["step"])})
         pairs = method.decodings.items()
         lines = [blank_line(suite, HELD_OUT, "varying", suite["method"], *pair, method.settings) for pair in pairs]
-        yield Job(lines, partial(_measure, suite, method, base.held_out))
+        yield Job(lines, partial(_measure, method, base.held_out))

@@ -72,7 +72,9 @@ def clam(suite: Suite) -> Iterator[Job]:
         yield Job([job], partial(_measure_clam, suite, CLAM_PARTS[part], tuple(arguments.values())))
 
 
-def _measure_clam(suite: Suite, measure: Callable[..., Line], arguments: Sequence[Any], _: Sequence[Line]) -> list[Line]:
+def _measure_clam(
+    suite: Suite, measure: Callable[..., Line], arguments: Sequence[Any], _: Sequence[Line]
+) -> list[Line]:
     return [in_own_process(measure, None, *arguments) | _about(suite) | stamp()]
 
 
@@ -301,7 +303,7 @@ def _memory_mb(field: str) -> float:
 
 
 def amcp(suite: Suite) -> Iterator[Job]:
-    """Derive one job per shape and method: passes alone, all points in the network, and estimators as users call them."""
+    """Derive one job per shape and method: passes alone with all points in the network, and estimators."""
     typical = suite["typical"]
     shapes = [(n, typical["k"]) for n in suite["sizes"]]
     shapes += [(typical["n"], k) for k in suite["clusters"] if k != typical["k"]]
@@ -344,9 +346,9 @@ def _measure_amcp(
     return [shape | found | _about(suite) | stamp()]
 
 
-# The default method beside k-means and peers. Each measurement has a process of its own, which makes the table, warms up
-# on another one, and then fits. Memory is the largest resident set, nothing subtracted: the interpreter, the libraries
-# (the same for all) and the table are in it.
+# The default method beside k-means and peers. Each measurement has a process of its own, which makes the table, warms
+# up on another one, and then fits. Memory is the largest resident set, nothing subtracted: the interpreter, the
+# libraries (the same for all) and the table are in it.
 
 TOO_LONG: Final = "more than"
 """Start of the note of a method that was stopped."""

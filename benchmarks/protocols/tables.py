@@ -76,8 +76,10 @@ def runs(suite: Suite) -> Iterator[Job]:
             if "not_run" in spec:
                 yield Job([blank({}) | {"note": spec["not_run"]}], lambda pending: pending)
                 continue
-            for experiment in GRIDS[spec["grid"]](suite, table, method, spec):
-                lines = [blank(experiment.settings) | {"seed": seed} for seed in spec.get("seeds", suite.get("seeds", [0]))]
+            for experiment in GRIDS[spec["grid"]](suite, table, spec):
+                lines = [
+                    blank(experiment.settings) | {"seed": seed} for seed in spec.get("seeds", suite.get("seeds", [0]))
+                ]
                 yield Job(lines, partial(_measure, suite, table, experiment))
 
 
@@ -142,7 +144,7 @@ def _keep_if_best(suite: Suite, line: Line, labels: Labels) -> None:
     unfinished.replace(path)
 
 
-def kmeans(_: Suite, table: LabelledTable, __: str, spec: Spec) -> Iterator[Experiment]:
+def kmeans(_: Suite, table: LabelledTable, spec: Spec) -> Iterator[Experiment]:
     """k-means++ with many starts, of which the one with the least inertia counts."""
     settings = spec["settings"]
 
@@ -153,7 +155,7 @@ def kmeans(_: Suite, table: LabelledTable, __: str, spec: Spec) -> Iterator[Expe
     yield Experiment(settings, fit)
 
 
-def clam_estimator(_: Suite, table: LabelledTable, __: str, spec: Spec) -> Iterator[Experiment]:
+def clam_estimator(_: Suite, table: LabelledTable, spec: Spec) -> Iterator[Experiment]:
     """ClAM with its defaults."""
     settings = spec.get("settings", {})
 
@@ -163,7 +165,7 @@ def clam_estimator(_: Suite, table: LabelledTable, __: str, spec: Spec) -> Itera
     yield Experiment(settings, fit)
 
 
-def agglomerative(_: Suite, table: LabelledTable, __: str, ___: Spec) -> Iterator[Experiment]:
+def agglomerative(_: Suite, table: LabelledTable, __: Spec) -> Iterator[Experiment]:
     """Every linkage with every metric that it allows."""
     for metric, linkage in LINKAGES:
         model = AgglomerativeClustering(table.n_clusters, metric=metric, linkage=linkage)
@@ -174,7 +176,7 @@ def agglomerative(_: Suite, table: LabelledTable, __: str, ___: Spec) -> Iterato
         yield Experiment({"metric": metric, "linkage": linkage}, fit)
 
 
-def dec(suite: Suite, table: LabelledTable, method: str, spec: Spec) -> Iterator[Experiment]:
+def dec(suite: Suite, table: LabelledTable, spec: Spec) -> Iterator[Experiment]:
     """DEC from the best k-means, which leaves it no other randomness, or from random centres (DEC^r in the paper)."""
     from_kmeans = spec["start"] == "kmeans"
 
@@ -244,7 +246,7 @@ class _SpectralSolver:
         return labels
 
 
-def spectral(_: Suite, table: LabelledTable, __: str, spec: Spec) -> Iterator[Experiment]:
+def spectral(_: Suite, table: LabelledTable, spec: Spec) -> Iterator[Experiment]:
     """Gaussian and nearest-neighbour affinities, each with two ways from eigenvectors to labels.
 
     Distances are computed once for the grid, so that only the first line of each affinity includes their time.
@@ -326,7 +328,7 @@ def _grid_estimators(table: LabelledTable, spec: Spec) -> list[ClAM]:
     ]
 
 
-def clam(suite: Suite, table: LabelledTable, _: str, spec: Spec) -> list[Experiment]:
+def clam(suite: Suite, table: LabelledTable, spec: Spec) -> list[Experiment]:
     """Three rules that choose from one search; the first line's seconds are those of the search."""
     if spec.get("faithful") == "tabled":
         tabled = suite["tabled"][table.name]
@@ -355,7 +357,7 @@ def clam(suite: Suite, table: LabelledTable, _: str, spec: Spec) -> list[Experim
     return [Experiment({**settings, "rule": rule}, by(rule)) for rule in RULES]
 
 
-GRIDS: Final[dict[str, Callable[[Suite, LabelledTable, str, Spec], Iterable[Experiment]]]] = {
+GRIDS: Final[dict[str, Callable[[Suite, LabelledTable, Spec], Iterable[Experiment]]]] = {
     "agglomerative": agglomerative,
     "clam": clam,
     "clam-estimator": clam_estimator,

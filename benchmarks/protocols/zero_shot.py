@@ -165,9 +165,7 @@ def _serve(connection: Connection, method: Method) -> None:
 def fits(suite: Suite) -> Iterator[Job]:
     """Derive one job per method, over all sets and seeds."""
     options = suite["embeddings"]
-    sets = [
-        (group, name) for group in suite["groups"] for name in reference_set_names(group, suite["batteries"])
-    ]
+    sets = [(group, name) for group in suite["groups"] for name in reference_set_names(group, suite["batteries"])]
     for method in methods_of(suite.methods):
         lines = [
             record(suite["suite"], name, method.name, seed, _settings(group, method))
