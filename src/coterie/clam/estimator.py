@@ -1,7 +1,7 @@
 """ClAM as a scikit-learn estimator."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence, Sized
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
@@ -30,29 +30,19 @@ PARTIAL_FIT_RATE = 0.2
 @final
 @dataclass(frozen=True, slots=True)
 class _SequenceOf:
-    """A non-empty sequence of values that each satisfy a constraint."""
+    """A non-empty sequence or array, whose items satisfy a constraint if there is one."""
 
-    item: Constraint
-
-    def accepts(self, value: Any) -> bool:
-        is_sequence = isinstance(value, Collection) and not isinstance(value, str) and np.ndim(value) == 1
-        return is_sequence and len(value) > 0 and all(map(self.item.accepts, value))
-
-    def __str__(self) -> str:
-        return "a sequence of these"
-
-
-@final
-class _Array:
-    """An array; its shape is checked against the data."""
+    item: Constraint | None = None
 
     def accepts(self, value: Any) -> bool:
-        return isinstance(value, Sized) and not isinstance(value, str)
+        is_sequence = isinstance(value, Collection) and not isinstance(value, str) and len(value) > 0
+        return is_sequence and (self.item is None or all(map(self.item.accepts, value)))
 
     def __str__(self) -> str:
-        return "an array"
+        return "an array" if self.item is None else "a sequence of these"
 
 
+_ARRAY = _SequenceOf()
 _POSITIVE = Number(0.0, exclusive=True)
 _MASK_RATE = Number(0.0, 1.0, exclusive=True)
 _FILL = Choice(*get_args(Fill))
@@ -148,12 +138,12 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         "mask_rate": (_MASK_RATE, _SequenceOf(_MASK_RATE)),
         "fill": (_FILL, _SequenceOf(_FILL)),
         "n_restarts": Integer(1),
-        "init": (Choice("mixed", *INITS), _Array()),
+        "init": (Choice("mixed", *INITS), _ARRAY),
         "select": Choice(*get_args(Select)),
         "min_cluster_size": (Integer(0), Choice("auto")),
         "objective": Choice(*get_args(Objective)),
         "metric": Choice(*get_args(Metric)),
-        "prototype_weights": (NONE, Choice("learned"), _Array()),
+        "prototype_weights": (NONE, Choice("learned"), _ARRAY),
         "epochs": (Integer(1), Choice("auto")),
         "batch_size": (Integer(1), Choice("auto")),
         "halving": BOOLEAN,
@@ -323,65 +313,33 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
 
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute the distances (n, n_clusters_) of the rows from the prototypes.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+        """Compute the distances (n, n_clusters_) of the rows from the prototypes."""
         x = self._encode(X)
         prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
         return to_numpy(torch.cdist(self.model_.to_memory_space(x), prototypes))
 
     @one_thread()
     def score(self, X: Any, y: None = None) -> float:
-        """Compute the negative mean distance of x^T from its prototype; higher is better.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        y : None
-            Ignored; present for scikit-learn.
-        """
+        """Compute the negative mean distance of x^T from its prototype; higher is better."""
         x = self._encode(X)
         nearest = [self.model_.final_distances(block)[0].amin(dim=1) for block in self.model_.blocks(x)]
         return -float(torch.cat(nearest).mean())
 
     @one_thread()
     def energy(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute the energy (n,) of each row (Eq. 1, 10, 12); it is low near prototypes.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+        """Compute the energy (n,) of each row (Eq. 1, 10, 12); it is low near prototypes."""
         x = self._encode(X)
         return to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(x)]))
 
     @one_thread()
     def entropy(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute the entropy (n,) of the attraction of each row (Eq. 13); zero if one prototype dominates.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+        """Compute the entropy (n,) of the attraction of each row (Eq. 13); zero if one prototype dominates."""
         x = self._encode(X)
         return to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(x)]))
 
     @one_thread()
     def trajectories(self, X: Any) -> npt.NDArray[np.float64]:
-        """Compute the iterates (steps + 1, n, n_encoded) of the recursion, in the units of the input.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        """
+        """Compute the iterates (steps + 1, n, n_encoded) of the recursion, in the units of the input."""
         iterates = to_numpy(self.model_.trajectories(self._encode(X)))
         return np.stack([self.table_.inverse_transform(v) for v in iterates])
 

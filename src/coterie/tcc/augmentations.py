@@ -48,13 +48,9 @@ class Augmentations:
         "min_crop_area": Number(1e-6, 1.0),
         "max_rotation": Number(0.0, 180.0),
         "horizontal_flip": BOOLEAN,
-        "brightness": FRACTION,
-        "contrast": FRACTION,
-        "saturation": FRACTION,
+        **dict.fromkeys(("brightness", "contrast", "saturation", "grayscale", "erasing"), FRACTION),
         "hue": Number(0.0, 0.5),
-        "grayscale": FRACTION,
         "noise": Number(0.0),
-        "erasing": FRACTION,
     }
 
     min_crop_area: float = 1.0
@@ -92,18 +88,10 @@ class Augmentations:
     @classmethod
     def for_colour(cls) -> "Augmentations":
         """Return the default for colour images, similar to those of MoCo and CC."""
-        return cls(
-            min_crop_area=0.2,
-            horizontal_flip=True,
-            brightness=0.4,
-            contrast=0.4,
-            saturation=0.4,
-            hue=0.1,
-            grayscale=0.2,
-        )
+        return cls(0.2, horizontal_flip=True, brightness=0.4, contrast=0.4, saturation=0.4, hue=0.1, grayscale=0.2)
 
-    def __call__(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
-        """Augment each image independently; values are from 0 to 1 before and after."""
+    def __call__(self, images: Tensor, generator: Generator) -> Float[Tensor, "M C H W"]:
+        """Augment each image (M, C, H, W) independently; values are from 0 to 1 before and after."""
         if images.ndim != 4 or images.shape[1] not in (1, 3) or not images.is_floating_point():
             raise ConfigError(
                 f"Images must be floating-point numbers of shape (M, 1 or 3, H, W); got {images.dtype} of shape "

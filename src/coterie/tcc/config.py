@@ -7,10 +7,9 @@ from typing import Any, ClassVar, Literal, final, get_args
 from coterie.config import from_dict
 from coterie.errors import ConfigError
 from coterie.nn.vision import Encoder
-from coterie.validation import BOOLEAN, FRACTION, Choice, Constraints, Integer, Number, check_parameters
+from coterie.validation import FRACTION, Choice, Constraints, Integer, Number, check_parameters
 
 POSITIVE = Number(0.0, exclusive=True)
-NON_NEGATIVE = Number(0.0)
 
 Aggregation = Literal["probabilities", "gumbel"]
 Balance = Literal["per_sample", "marginal"]
@@ -21,7 +20,7 @@ class EncoderConfig:
     """Encoder, projection head and number of clusters: the part that all contrastive models share."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {"hidden": "projection_hidden", "width": "embedding_dim"}
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         "n_clusters": Integer(1),
         "channels": Integer(1),
         "projection_hidden": Integer(0),
@@ -59,7 +58,8 @@ class EncoderConfig:
 class TccConfig(EncoderConfig):
     """Configuration of a TCC model; the defaults are ours, ``PUBLISHED`` has those of the paper."""
 
-    RENAMED: ClassVar[Mapping[str, str]] = EncoderConfig.RENAMED | {
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        **EncoderConfig.RENAMED,
         "sharpness": "assignment_temperature",
         "relaxation": "gumbel_temperature",
         "memory": "queue_size",
@@ -77,23 +77,15 @@ class TccConfig(EncoderConfig):
         "representation": {"draws": "gumbel"},
         "even": {"rows": "per_sample", "shares": "marginal"},
     }
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = EncoderConfig.CONSTRAINTS | {
-        "temperature": POSITIVE,
-        "cluster_temperature": POSITIVE,
-        "assignment_temperature": POSITIVE,
-        "gumbel_temperature": POSITIVE,
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
+        **EncoderConfig.CONSTRAINTS,
+        **dict.fromkeys(("temperature", "cluster_temperature", "assignment_temperature"), POSITIVE),
+        **dict.fromkeys(("gumbel_temperature", "sinkhorn_epsilon"), POSITIVE),
+        **dict.fromkeys(("cluster_noise", "cluster_weight", "balance_weight", "sinkhorn_weight"), Number(0.0)),
+        **dict.fromkeys(("queue_size", "cluster_queue_size"), Integer(0)),
         "momentum": FRACTION,
-        "queue_size": Integer(0),
-        "cluster_queue_size": Integer(0),
-        "in_batch_negatives": BOOLEAN,
-        "condition_on_x": BOOLEAN,
         "aggregation": Choice(*get_args(Aggregation)),
-        "cluster_noise": NON_NEGATIVE,
-        "cluster_weight": NON_NEGATIVE,
         "balance": Choice(*get_args(Balance)),
-        "balance_weight": NON_NEGATIVE,
-        "sinkhorn_weight": NON_NEGATIVE,
-        "sinkhorn_epsilon": POSITIVE,
     }
 
     temperature: float = 0.5
@@ -140,7 +132,7 @@ class TccConfig(EncoderConfig):
         return from_dict(cls, translated)
 
 
-PUBLISHED: Mapping[str, Any] = {
+PUBLISHED: dict[str, Any] = {
     "projection_hidden": 0,
     "embedding_dim": 128,
     "temperature": 1.0,

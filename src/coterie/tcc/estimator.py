@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final, get_args
 
@@ -33,7 +33,7 @@ from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.readers.images import read_images
 from coterie.tables.table import Table
 from coterie.tcc.augmentations import Augmentations
-from coterie.tcc.config import PUBLISHED, TccConfig
+from coterie.tcc.config import POSITIVE, PUBLISHED, TccConfig
 from coterie.tcc.model import TccModel, translate_former_keys
 from coterie.tcc.schedule import Schedule, train_contrastive
 from coterie.validation import (
@@ -44,7 +44,6 @@ from coterie.validation import (
     Constraints,
     InstanceOf,
     Integer,
-    Number,
     check_n_clusters,
     check_parameters,
 )
@@ -130,7 +129,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         "batch_size": Integer(1),
         "warm_up": FRACTION,
         "restarts": Integer(1),
-        "learning_rate": Number(0.0, exclusive=True),
+        "learning_rate": POSITIVE,
         "encoder": Choice("auto", *get_args(Encoder)),
         "channels": Integer(1),
         "image_size": (Integer(1), NONE),
@@ -210,21 +209,14 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
             "learning_rate": 1e-3,
             "encoder": "resnet34",
             "channels": 64,
-            "augmentations": Augmentations(
-                min_crop_area=0.2,
-                horizontal_flip=True,
-                brightness=0.4,
-                contrast=0.4,
-                saturation=0.4,
-                hue=0.4,
-                grayscale=0.2,
-            ),
+            "augmentations": replace(Augmentations.for_colour(), hue=0.4),
         }
         settings = {**PUBLISHED, **(overrides.pop("settings", None) or {})}
         return cls(n_clusters, **(published | overrides), settings=settings)
 
     def _fit(self, X: Any) -> None:
-        if self.n_clusters == "auto":
+        n_clusters: Any = self.n_clusters
+        if n_clusters == "auto":
             raise InputError("TCC cannot find the number of clusters: give n_clusters as an integer, not 'auto'.")
         table = self._read(_collect_images(X), reset=True)
         check_n_clusters(self.n_clusters, table.n_rows)
@@ -338,13 +330,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
 
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
-        """Compute the embeddings (n, embedding_dim) of rows or images, which have length one.
-
-        Parameters
-        ----------
-        X : array-like
-            Images or rows like those of ``fit``.
-        """
+        """Compute the embeddings (n, embedding_dim) of images or rows like those of ``fit``; they have length one."""
         return to_numpy(self.model_.embeddings(self._prepare(X)))
 
     def describe_fit(self, table: Table) -> FitDescription:

@@ -84,7 +84,7 @@ class MemoryBank(nn.Module):
         self.register_buffer("size", torch.zeros((), dtype=torch.long))
 
     @torch.no_grad()
-    def enqueue(self, keys: Float[Tensor, "M ..."]) -> None:
+    def enqueue(self, keys: Float[Tensor, "..."]) -> None:
         """Add keys, the last one as the newest, and drop the oldest entries."""
         length, shape = len(self.entries), self.entries.shape[1:]
         if keys.ndim == 0 or keys.shape[1:] != shape:

@@ -36,7 +36,7 @@ EVALUATIONS = 20
 MAX_SAVE_INTERVAL = 200
 """Most steps between saved states."""
 WEIGHT_DECAY = 1e-4
-FEATURE_AUGMENTATIONS = {"mixup": 0.3, "noise": 0.5, "dropout": 0.5}
+MIXUP, NOISE, DROPOUT = 0.3, 0.5, 0.5
 """Augmentations of rows that are not images."""
 WARM_UP = "warm-up"
 """Name of the first stage."""
@@ -86,29 +86,10 @@ def train_contrastive(
     callback: Callback | None = None,
     on_step: Callable[[int, Model], None] | None = None,
 ) -> tuple[Model, History]:
-    """Train a contrastive model on all rows.
+    """Build a contrastive model and train it on all rows (N, D).
 
-    Parameters
-    ----------
-    kind : type
-        The model to build and train.
-    x : Tensor (N, D)
-        Rows; images are flattened.
-    config : EncoderConfig
-        Configuration of the model.
-    schedule : Schedule
-        Length and stages.
-    generator : torch.Generator
-        Source of randomness.
-    callback : callable, optional
-        Called with a ``Progress`` after every step.
-    on_step : callable, optional
-        Called with the number of steps and the model, which it must not change, after every step.
-
-    Returns
-    -------
-    model, history
-        The history has the mean "loss" per epoch, and the collapse metrics "empty_clusters" and "imbalance".
+    ``on_step`` is called after every step with the number of steps and the model, which it must not change. The history
+    has the mean "loss" per epoch, and the collapse metrics "empty_clusters" and "imbalance".
     """
     if schedule.folder is not None:
         open_run(schedule.folder, _run_description(x, kind, config, schedule, generator))
@@ -188,7 +169,7 @@ def _augmentation(
 ) -> Callable[[Tensor, Generator], Tensor]:
     """Return the function that makes a view of each row."""
     if image is None:
-        return partial(augment_features, **FEATURE_AUGMENTATIONS)
+        return partial(augment_features, mixup=MIXUP, noise=NOISE, dropout=DROPOUT)
     augment = augmentations or (Augmentations.for_grayscale() if image[0] == 1 else Augmentations.for_colour())
     return lambda rows, generator: augment(rows.reshape(-1, *image), generator).flatten(1)
 
