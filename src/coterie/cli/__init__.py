@@ -3,23 +3,14 @@
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from copy import copy
-from functools import wraps
+from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from coterie import __version__
-from coterie.cli import options
-from coterie.cli.options import (
-    IMAGE_STEPS,
-    TABLE_STEPS,
-    ClusterRequest,
-    LearnRequest,
-    PredictRequest,
-    Reading,
-    Writing,
-)
+from coterie.cli.options import IMAGE_STEPS, TABLE_STEPS, ClusterRequest, LearnRequest, PredictRequest
 from coterie.errors import InputError
 from coterie.methods import Method, Option, get_methods
 from coterie.tables.readers import readable_endings, writable_endings
@@ -57,6 +48,13 @@ _EXAMPLES = {
 }
 
 
+_COMMANDS: dict[str, type[ClusterRequest | PredictRequest | LearnRequest]] = {
+    "cluster": ClusterRequest,
+    "predict": PredictRequest,
+    "learn": LearnRequest,
+}
+
+
 def build_app() -> typer.Typer:
     """Build the command from what the registries of methods and of file formats hold at this moment."""
     app = typer.Typer(
@@ -68,15 +66,11 @@ def build_app() -> typer.Typer:
     )
     app.callback(epilog=_epilog("coterie"))(coterie)
     methods = get_methods()
-    facts = _facts(methods)
-    commands: dict[str, Callable[..., None]] = {
-        "cluster": cluster_command,
-        "predict": predict_command,
-        "learn": learn_command,
-    }
-    for name, command in commands.items():
-        added = _method_parameters(methods) if name == "cluster" else []
-        app.command(name, epilog=_epilog(name))(_completed(command, facts, added))
+    for name, request in _COMMANDS.items():
+        parameters = _parameters(request, _facts(methods))
+        if request is ClusterRequest:  # the options of methods come after --method
+            parameters[3:3] = _method_parameters(methods)
+        app.command(name, help=inspect.getdoc(request), epilog=_epilog(name))(_command(name, request, parameters))
     return app
 
 
@@ -97,113 +91,35 @@ def coterie(
     """
 
 
-def cluster_command(
-    file: options.File,
-    clusters: options.Clusters = "auto",
-    method: options.Method = "coterie",
-    seed: options.Seed = None,
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    ids: options.Ids = None,
-    truth: options.Truth = None,
-    output: options.Output = None,
-    append: options.Append = False,
-    report: options.Report = None,
-    image: options.Image = None,
-    image_size: options.ImageSize = None,
-    save: options.Save = None,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-    **method_options: object,
-) -> None:
-    """Cluster the rows of a table, or the images in a folder.
+def _command(name: str, request: type[Any], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    """Return the function of a command, with a signature for typer."""
 
-    Without -o, --report or --save, a summary is printed and nothing is written.
-    """
-    request = ClusterRequest(
-        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids, truth, image_size),
-        writing=Writing(output, report, save, append, force, quiet, json),
-        method=method,
-        clusters=clusters,
-        options={
-            _flag(name): value for name, value in method_options.items() if value is not None and value is not False
-        },
-        seed=seed,
-        image=image,
-    )
-    _run("coterie.cli.cluster", request)
+    def command(**values: Any) -> None:
+        arguments = {key: values.pop(key) for key in request.arguments}
+        given = {_flag(key): value for key, value in values.items() if value is not None and value is not False}
+        # Imported only now, and not for --help: torch and scikit-learn take seconds.
+        import_module(f"coterie.cli.{name}").run(request(**arguments, **({"options": given} if given else {})))
+
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
+    return command
 
 
-def predict_command(
-    model: options.Model,
-    file: options.File,
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    ids: options.Ids = None,
-    output: options.Output = None,
-    append: options.Append = False,
-    force: options.Force = False,
-    quiet: options.Quiet = False,
-    json: options.Json = False,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-) -> None:
-    """Assign the rows of another table, or other images, to the clusters of a saved model.
-
-    Columns are matched by name and other columns are ignored; without names, their order counts. Images are resized to
-    the size that the model was fitted on.
-    """
-    request = PredictRequest(
-        model=model,
-        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), ids),
-        writing=Writing(rows=output, append=append, force=force, quiet=quiet, json=json),
-    )
-    _run("coterie.cli.predict", request)
+def _parameters(request: type[Any], facts: Mapping[str, str]) -> list[inspect.Parameter]:
+    """Return the fields of a request that are arguments as parameters, with completed help texts."""
+    hints = get_type_hints(request, include_extras=True)
+    defaults = {field.name: field.default for field in fields(request)}
+    parameters = []
+    for name in request.arguments:
+        kind, info = get_args(hints[name])
+        info = copy(info)
+        info.help = info.help.format(**facts)
+        default = inspect.Parameter.empty if defaults[name] is MISSING else defaults[name]
+        parameters.append(_parameter(name, Annotated[kind, info], default))
+    return parameters
 
 
-def learn_command(
-    file: options.LearnSource,
-    output: options.Trained = None,
-    folder: options.Folder = None,
-    tensorboard: options.Tensorboard = None,
-    sets: options.Sets = None,
-    truth: options.LearnTruth = None,
-    columns: options.Columns = None,
-    drop: options.Drop = None,
-    method: options.LearnMethod = None,
-    weights: options.StartWeights = None,
-    steps: options.Steps = None,
-    seed: options.LearnSeed = None,
-    force: options.Force = False,
-    quiet: options.Silent = False,
-    header: options.Header = None,
-    delimiter: options.Delimiter = None,
-) -> None:
-    """Train a network to cluster, from a recipe or on labelled data.
-
-    The network can then cluster data that it has not seen. You can stop training at any time; the same command resumes
-    it.
-    """
-    request = LearnRequest(
-        reading=Reading(file, header, delimiter, tuple(columns or ()), tuple(drop or ()), truth=truth),
-        writing=Writing(model=output, force=force, quiet=quiet),
-        folder=folder,
-        tensorboard=tensorboard,
-        sets=sets,
-        method=method,
-        weights=weights,
-        steps=steps,
-        seed=seed,
-    )
-    _run("coterie.cli.learn", request)
-
-
-def _run(module: str, request: ClusterRequest | PredictRequest | LearnRequest) -> None:
-    """Import the code of a command only when it runs, not for --help: torch and scikit-learn take seconds."""
-    import_module(module).run(request)
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
 def _epilog(command: str) -> str:
@@ -228,28 +144,6 @@ def _facts(methods: Iterable[Method]) -> dict[str, str]:
     }
 
 
-def _completed(
-    command: Callable[..., None], facts: Mapping[str, str], added: list[inspect.Parameter]
-) -> Callable[..., None]:
-    """Return the command with completed help texts, and with further options after ``--method``."""
-    parameters: list[inspect.Parameter] = []
-    for parameter in inspect.signature(command).parameters.values():
-        if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-            kind, info = get_args(parameter.annotation)
-            info = copy(info)
-            info.help = info.help.format(**facts)
-            parameters.append(parameter.replace(annotation=Annotated[kind, info]))
-        if parameter.name == "method":
-            parameters += added
-
-    @wraps(command)
-    def completed(**values: Any) -> None:
-        command(**values)
-
-    completed.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
-    return completed
-
-
 def _method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
     """Return the options that methods declare as parameters for typer; options of the same flag become one."""
     declared: dict[str, dict[str, Option]] = {}
@@ -258,18 +152,18 @@ def _method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
             declared.setdefault(option.flag, {})[method.name] = option
     parameters = []
     for flag, by_method in declared.items():
-        parameters.append(_parameter(flag, by_method))
+        parameters.append(_method_parameter(flag, by_method))
         former = dict.fromkeys(name for option in by_method.values() for name in option.former)
-        parameters += [_parameter(name, by_method, hidden=True) for name in former]
+        parameters += [_method_parameter(name, by_method, hidden=True) for name in former]
     return parameters
 
 
-def _parameter(flag: str, by_method: Mapping[str, Option], *, hidden: bool = False) -> inspect.Parameter:
+def _method_parameter(flag: str, by_method: Mapping[str, Option], *, hidden: bool = False) -> inspect.Parameter:
     options_ = list(by_method.values())
     kind, name = options_[0].kind, flag.removeprefix("--").replace("-", "_")
     if any(option.kind is not kind for option in options_):
         raise InputError(f"The methods {', '.join(by_method)} declare {flag} with different types; make them equal.")
-    if name in inspect.signature(cluster_command).parameters:
+    if name in ClusterRequest.arguments:
         raise InputError(f"{', '.join(by_method)}: {flag} is an option of the command already; choose another flag.")
     choices = list(dict.fromkeys(choice for option in options_ for choice in option.choices))
     info = typer.Option(
@@ -280,8 +174,7 @@ def _parameter(flag: str, by_method: Mapping[str, Option], *, hidden: bool = Fal
         show_default=False,
         hidden=hidden,
     )
-    annotation = bool if kind is bool else kind | None
-    return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=info, annotation=annotation)
+    return _parameter(name, bool if kind is bool else kind | None, info)
 
 
 def _defaults(by_method: Mapping[str, Option]) -> str:

@@ -108,13 +108,12 @@ def measure_silhouette(
 
 def run(request: ClusterRequest) -> None:
     """Run the command; all errors that can be foreseen are raised before the fit."""
-    writing = request.writing
-    display = ProgressDisplay(quiet=writing.quiet)
+    display = ProgressDisplay(quiet=request.quiet)
     image = _image_size(request)
     model = build_estimator(request, display)
-    outputs = check_outputs(writing, [request.reading.file])
-    with display.progress(f"Reading {request.reading.file}") as callback:
-        loaded = load_table(request.reading, callback=callback)
+    outputs = check_outputs(request, [request.file])
+    with display.progress(f"Reading {request.file}") as callback:
+        loaded = load_table(request, callback=callback)
     features, truth = loaded.chosen.features, loaded.chosen.truth
     _check_pixels(image, features)
     n_clusters = _parse_n_clusters(request.clusters)
@@ -131,9 +130,9 @@ def run(request: ClusterRequest) -> None:
     with display.status("Writing"):
         description = model.describe_fit(features)
         silhouette, silhouette_notes = measure_silhouette(model, features, description)
-        shown = not (image or features.image or writing.quiet or writing.json)
+        shown = not (image or features.image or request.quiet or request.json)
         descriptions = _describe_clusters(model, features, description) if shown else ()
-        _write(loaded, model, outputs, append=writing.append, seconds=seconds, image=image)
+        _write(loaded, model, outputs, append=request.append, seconds=seconds, image=image)
     summary = Summary(
         source=loaded.source.name,
         n_rows=features.n_rows,
@@ -148,7 +147,7 @@ def run(request: ClusterRequest) -> None:
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )
-    print_summary(summary, writing, display)
+    print_summary(summary, request, display)
 
 
 def _parse_n_clusters(text: str) -> int | Literal["auto"]:
@@ -162,7 +161,7 @@ def _parse_n_clusters(text: str) -> int | Literal["auto"]:
 def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
     if request.image is None:
         return None
-    if request.writing.report is None:
+    if request.report is None:
         raise InputError("--image has an effect on the report only. Add --report PAGE.html, or leave it out.")
     return parse_size("--image", request.image)
 

@@ -131,10 +131,10 @@ def parse_size(option: str, text: str) -> Size:
     return int(size[1]), int(size[2])
 
 
-def _split_names(given: tuple[str, ...], table: Table) -> list[str]:
+def _split_names(given: list[str] | None, table: Table) -> list[str]:
     """Split lists of names at commas, except those in quotes or in the name of a column."""
     names: list[str] = []
-    for text in given:
+    for text in given or ():
         parts = [text] if text in table.names else next(csv.reader([text], skipinitialspace=True), [])
         names += [part.strip() for part in parts if part.strip()]
     return names

@@ -65,16 +65,16 @@ class Trained:
 
 def run(request: LearnRequest) -> None:
     """Run the command; all errors that can be foreseen are raised before the training."""
-    display = ProgressDisplay(quiet=request.writing.quiet)
-    file = request.reading.file
+    display = ProgressDisplay(quiet=request.quiet)
+    file = request.file
     kind: Kind = "folder" if Path(file).is_dir() else "recipe" if file.lower().endswith(".toml") else "table"
     _check_options(request, kind)
     recipe = read_recipe(file) if kind == "recipe" else None
-    model = request.writing.model or (None if recipe is None else f"{recipe.name}.safetensors")
+    model = request.save or (None if recipe is None else f"{recipe.name}.safetensors")
     if model is None:
         raise InputError("Missing output path: pass -o MODEL.safetensors.")
     name = Path(model).stem if recipe is None else recipe.name
-    outputs = check_outputs(replace(request.writing, model=model), [] if kind == "folder" else [file])
+    outputs = check_outputs(replace(request, save=model), [] if kind == "folder" else [file])
     folder = Path(request.folder or (Path(model).with_suffix(".run") if recipe is None else f"{name}.run"))
     if recipe is not None:
         train, save_every = _prepare_recipe(recipe, folder), recipe.train.save_every
@@ -88,7 +88,7 @@ def run(request: LearnRequest) -> None:
     with display.status("Writing"), outputs.staged() as staged:
         if staged.model is not None:
             trained.save(staged.model)
-    if not request.writing.quiet:
+    if not request.quiet:
         took = format_seconds(training_seconds(folder))
         sys.stdout.write(f"{name}: {trained.steps:,} steps in {took}\n{trained.outcome}\n")
     display.say(f"wrote {model}")
@@ -97,14 +97,13 @@ def run(request: LearnRequest) -> None:
 
 
 def _check_options(request: LearnRequest, kind: Kind) -> None:
-    reading = request.reading
     given = {
         "--set": request.sets,
-        "--truth": reading.truth,
-        "--columns": reading.columns or None,
-        "--drop": reading.drop or None,
-        "--header/--no-header": reading.header,
-        "--delimiter": reading.delimiter,
+        "--truth": request.truth,
+        "--columns": request.columns or None,
+        "--drop": request.drop or None,
+        "--header/--no-header": request.header,
+        "--delimiter": request.delimiter,
         "--method": request.method,
         "--weights": request.weights,
         "--steps": request.steps,
@@ -113,11 +112,11 @@ def _check_options(request: LearnRequest, kind: Kind) -> None:
     unused = [option for option in _UNUSED[kind] if given[option] is not None]
     if unused:
         advice = "Edit the recipe instead." if kind == "recipe" else "The sub-folders are the classes."
-        raise InputError(f"{', '.join(unused)} cannot be used with a {kind}, and {reading.file!r} is one. {advice}")
+        raise InputError(f"{', '.join(unused)} cannot be used with a {kind}, and {request.file!r} is one. {advice}")
     missing = [option for option in ("--set", "--truth") if given[option] is None]
     if kind == "table" and missing:
         raise InputError(
-            f"{reading.file!r} is not a recipe (.toml), so it is read as a table of labelled data sets, which needs "
+            f"{request.file!r} is not a recipe (.toml), so it is read as a table of labelled data sets, which needs "
             f"{' and '.join(missing)}: --set COL has the data set of each row, --truth COL its class."
         )
     if request.steps is not None and request.steps < 1:
@@ -148,8 +147,8 @@ def _prepare_recipe(recipe: Recipe, folder: Path) -> Training:
 
 def _prepare_images(request: LearnRequest, steps: int, folder: Path, display: ProgressDisplay) -> Training:
     method = _find_learner(request, "images")
-    with display.status(f"Reading {request.reading.file}"):
-        classes = read_image_classes(request.reading.file, size=(IMAGE_SIZE, IMAGE_SIZE))
+    with display.status(f"Reading {request.file}"):
+        classes = read_image_classes(request.file, size=(IMAGE_SIZE, IMAGE_SIZE))
     for note in classes.notes:
         display.say(f"note: {note}")
     start = (
@@ -170,8 +169,8 @@ def _prepare_images(request: LearnRequest, steps: int, folder: Path, display: Pr
 
 def _prepare_table(request: LearnRequest, steps: int, folder: Path, display: ProgressDisplay) -> Training:
     method = _find_learner(request, "tables")
-    with display.status(f"Reading {request.reading.file}"):
-        loaded = load_table(replace(request.reading, ids=request.sets))
+    with display.status(f"Reading {request.file}"):
+        loaded = load_table(replace(request, ids=request.sets))
         tasks, notes = _split_tasks(loaded)
     for note in notes:
         display.say(f"note: {note}")

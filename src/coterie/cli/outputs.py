@@ -73,7 +73,7 @@ def check_outputs(writing: Writing, sources: Sequence[str]) -> Outputs:
     given = {
         "--output": None if to_stdout else writing.rows,
         "--report": writing.report,
-        "--save": writing.model,
+        "--save": writing.save,
     }
     paths = {option: Path(path) for option, path in given.items() if path is not None}
     taken = {Path(source).resolve(): "the input" for source in sources if source != "-"}

@@ -20,12 +20,11 @@ from coterie.tables.table import Table, format_list, image_shape
 
 def run(request: PredictRequest) -> None:
     """Run the command; all errors that can be foreseen are raised before anything is written."""
-    writing = request.writing
-    display = ProgressDisplay(quiet=writing.quiet)
-    outputs = check_outputs(writing, [request.model, request.reading.file])
-    with display.progress(f"Reading {request.reading.file}") as callback:
+    display = ProgressDisplay(quiet=request.quiet)
+    outputs = check_outputs(request, [request.model, request.file])
+    with display.progress(f"Reading {request.file}") as callback:
         model = _load_fitted(request.model)
-        loaded = load_table(request.reading, shape=image_shape(model.table_.names), callback=callback)
+        loaded = load_table(request, shape=image_shape(model.table_.names), callback=callback)
     features = _match_columns(loaded.chosen.features, model.table_)
     with display.status("Predicting"):
         start = time.perf_counter()
@@ -34,7 +33,7 @@ def run(request: PredictRequest) -> None:
         notes = (*features.notes, *model.table_.describe_unseen(features))
     with display.status("Writing"):
         if outputs.wants_rows:
-            rows = result_table(loaded, labels, memberships, append=writing.append, typed=outputs.typed)
+            rows = result_table(loaded, labels, memberships, append=request.append, typed=outputs.typed)
             with outputs.staged() as staged:
                 write_table("-" if staged.rows is None else staged.rows, *rows, force=False)
     summary = Summary(
@@ -47,7 +46,7 @@ def run(request: PredictRequest) -> None:
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )
-    print_summary(summary, writing, display)
+    print_summary(summary, request, display)
 
 
 def _load_fitted(path: str) -> BaseClusterer:
