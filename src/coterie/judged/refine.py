@@ -49,22 +49,9 @@ def neighbouring_partitions(
     Rows are reassigned to the same clusters: to that of their neighbours, the most probable Gaussian, the nearest mean.
     Pairs of clusters that are hardly separated are merged, small clusters dissolved, bimodal ones split.
 
-    Parameters
-    ----------
-    x : float64 array (N, D) or Space
-        The rows of the candidate, in their original units.
-    candidate : Candidate
-        What to start from.
-    max_clusters : int
-        No result has more clusters.
-    keep_number : bool
-        Whether every result has the candidate's number of clusters; merges are then combined with splits.
-
-    Returns
-    -------
-    list of Candidate
-        Some twenty at most, all distinct and different from the candidate; many are worse. Equal rows that were in one
-        cluster stay together.
+    With `keep_number`, merges are combined with splits, so that the number of clusters stays. There are some twenty
+    results at most, all distinct and different from the candidate; many are worse. Equal rows of one cluster stay
+    together.
     """
     space = Space.of(x)
     state = _State(space.geometry(candidate.view), candidate.labels, np.bincount(candidate.labels))

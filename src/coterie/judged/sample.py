@@ -78,7 +78,7 @@ class SampleChoice:
 @final
 @dataclass(frozen=True, slots=True)
 class SubsampleVote:
-    """How subsamples are drawn and scored, and how they agree on one choice."""
+    """How rows are subsampled and candidates scored, and how subsamples agree on one choice."""
 
     judge: Judge
     effort: Effort
@@ -169,17 +169,9 @@ def disjoint_subsamples(n: int, size: int, samples: int, seed: int) -> list[Labe
 def count_votes(votes: Floats, n_clusters: Integers, granularity: float = 0.0) -> tuple[int, float]:
     """Return the index of the choice that wins, and its mean vote.
 
-    Of the choices that most subsamples could score, the one with the highest mean wins, with the same preference for
-    few clusters as in ``choose``. A choice that is lost in a subsample was peculiar to another one.
-
-    Parameters
-    ----------
-    votes : float64 array (V, C)
-        Logit that each subsample gives to each choice; nan if it could not score it. Each choice has some vote.
-    n_clusters : int64 array (C,)
-        Number of clusters of each choice.
-    granularity : float
-        Above 0 to favour many clusters.
+    `votes` (V, C) are the logits that subsamples give to choices, nan where a choice is lost. Of the choices that most
+    subsamples could score, the one with the highest mean wins, with the same preference for few clusters as in
+    ``choose``. A choice that is lost in a subsample was peculiar to another one.
     """
     counts = np.isfinite(votes).sum(axis=0)
     eligible = np.flatnonzero(counts == counts.max())

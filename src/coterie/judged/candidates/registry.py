@@ -160,112 +160,69 @@ def _runs(*settings: Settings, fine: bool = False) -> Runs:
     return Runs(settings or ({},), fine)
 
 
-def _mixture_runs(covariance: str, steps: int, *, fine: bool = False) -> Runs:
-    return _runs({"covariance": covariance, "steps": steps}, fine=fine)
+def _mixture(
+    covariance: str, fast: int, balanced: int, other: int, *, fine: bool = False
+) -> Mapping[Effort, tuple[Runs, Runs]]:
+    """Return the runs of a mixture with these numbers of EM steps; zero turns it off."""
+    steps = (fast, 0, balanced, other)
+    runs = (_runs({"covariance": covariance, "steps": count}) if count else OFF for count in steps)
+    return _by_effort(*runs, _runs({"covariance": covariance, "steps": 40}, fine=fine))
 
 
-def _genie_runs(*ginis: float, leafless: tuple[float, ...] = (), fine: bool = False) -> Runs:
+def _genie(*ginis: float, leafless: tuple[float, ...] = (), fine: bool = False) -> Runs:
     smoothed = ({"gini": gini, "skip_leaves": True} for gini in leafless)
     return _runs(*({"gini": gini} for gini in ginis), *smoothed, fine=fine)
 
 
-def _hdbscan_runs(*sizes: int, selections: tuple[str, ...] = ("eom", "leaf")) -> Runs:
+def _hdbscan(*sizes: int, selections: tuple[str, ...] = ("eom", "leaf")) -> Runs:
     return _runs(*({"min_size": size, "selection": selection} for size in sizes for selection in selections))
 
 
-def _spectral_runs(*neighbours: int, fine: bool = False) -> Runs:
+def _spectral(*neighbours: int, fine: bool = False) -> Runs:
     return _runs(*({"n_neighbours": count} for count in neighbours), fine=fine)
 
 
-def _by_effort(fast: Runs, fast_other: Runs, balanced: Runs, balanced_other: Runs, thorough: Runs) -> dict[Effort, Any]:
+def _by_effort(*runs: Runs) -> Mapping[Effort, tuple[Runs, Runs]]:
     """Return what is run on the standardised columns and on other views; "thorough" does not distinguish them."""
+    fast, fast_other, balanced, balanced_other, thorough = runs
     return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other), "thorough": (thorough, thorough)}
 
 
 _ONCE, _FINE = Runs(), Runs(fine=True)
-register(
-    Algorithm("Ward linkage", ward, runs=_by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
-    Algorithm(
-        "k-means",
-        k_means,
-        rule="centres",
-        runs=_by_effort(_ONCE, _ONCE, _FINE, _ONCE, _runs({}, {"random_starts": True}, fine=True)),
-        seeded=True,
-    ),
-    Algorithm(
-        "Gaussian mixture",
-        gaussian_mixture,
-        rule="gaussians",
-        runs=_by_effort(
-            _mixture_runs("full", 8),
-            OFF,
-            _mixture_runs("full", 25),
-            _mixture_runs("full", 12),
-            _mixture_runs("full", 40, fine=True),
-        ),
-        max_clusters=30,  # each has many parameters
-    ),
-    Algorithm(
-        "Gaussian mixture, diagonal",
-        gaussian_mixture,
-        rule="gaussians",
-        runs=_by_effort(
-            OFF, OFF, _mixture_runs("diagonal", 25), _mixture_runs("diagonal", 12), _mixture_runs("diagonal", 40)
-        ),
-    ),
-    Algorithm(
-        "Gaussian mixture, shared shape",
-        gaussian_mixture,
-        rule="gaussians",
-        runs=_by_effort(_mixture_runs("shared", 8), OFF, _mixture_runs("shared", 25), OFF, _mixture_runs("shared", 40)),
-        max_clusters=12,  # clusters of equal shape are most often the few classes of a table
-    ),
-    Algorithm(
-        "average linkage",
-        linkage_cuts,
-        runs=_by_effort(OFF, OFF, _runs({"method": "average"}), OFF, _runs({"method": "average"}, fine=True)),
-    ),
-    Algorithm("complete linkage", linkage_cuts, runs=_by_effort(OFF, OFF, OFF, OFF, _runs({"method": "complete"}))),
-    Algorithm(
-        "single linkage",
-        single_linkage,
-        runs=_by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE),
-        max_clusters=12,  # with more it only separates single rows
-    ),
-    Algorithm(
-        "Genie linkage",
-        genie,
-        runs=_by_effort(
-            _genie_runs(0.3),
-            _genie_runs(0.3),
-            _genie_runs(0.3, 0.5, leafless=(0.3,)),
-            _genie_runs(0.3),
-            _genie_runs(0.3, 0.5, leafless=(0.3, 0.5), fine=True),
-        ),
-    ),
-    Algorithm(
-        "HDBSCAN",
-        hdbscan,
-        runs=_by_effort(
-            OFF,
-            OFF,
-            _hdbscan_runs(5, 12, 30),
-            _hdbscan_runs(10, selections=("eom",)),
-            _hdbscan_runs(5, 10, 20, 40),
-        ),
-    ),
-    Algorithm(
-        "spectral",
-        spectral,
-        runs=_by_effort(
-            _spectral_runs(10), OFF, _spectral_runs(8, 20), _spectral_runs(10), _spectral_runs(7, 15, 30, fine=True)
-        ),
-        max_clusters=30,  # each needs an eigenvector
-        seeded=True,
-    ),
-    Algorithm("density peaks", density_peaks, runs=_by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
-    Algorithm("density modes", density_modes, runs=_by_effort(_ONCE, OFF, _ONCE, _ONCE, _ONCE)),
+_AVERAGE, _COMPLETE = {"method": "average"}, {"method": "complete"}
+_WARD_AND_RANDOM = _runs({}, {"random_starts": True}, fine=True)
+_GENIE_RUNS = _by_effort(
+    _genie(0.3),
+    _genie(0.3),
+    _genie(0.3, 0.5, leafless=(0.3,)),
+    _genie(0.3),
+    _genie(0.3, 0.5, leafless=(0.3, 0.5), fine=True),
 )
+_HDBSCAN_RUNS = _by_effort(OFF, OFF, _hdbscan(5, 12, 30), _hdbscan(10, selections=("eom",)), _hdbscan(5, 10, 20, 40))
+_SPECTRAL_RUNS = _by_effort(_spectral(10), OFF, _spectral(8, 20), _spectral(10), _spectral(7, 15, 30, fine=True))
+
+# Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
+# linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
+# fmt: off
+register(
+    Algorithm("Ward linkage", ward, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
+    Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM), seeded=True),
+    Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30),
+    Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _mixture("diagonal", 0, 25, 12)),
+    Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
+    Algorithm(
+        "average linkage", linkage_cuts, "neighbours",
+        _by_effort(OFF, OFF, _runs(_AVERAGE), OFF, _runs(_AVERAGE, fine=True)),
+    ),
+    Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(OFF, OFF, OFF, OFF, _runs(_COMPLETE))),
+    Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),
+    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS),
+    Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
+    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True),
+    Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
+    Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, _ONCE, _ONCE)),
+)
+# fmt: on
 
 
 @final
@@ -287,16 +244,7 @@ class ClusterNumbers:
 def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, wide: bool = False) -> tuple[int, ...]:
     """Return numbers of clusters from 2 up, first every one, then in growing steps.
 
-    Parameters
-    ----------
-    n : int
-        Number of rows; clusters have at least two rows on average.
-    n_distinct : int
-        Number of distinct rows.
-    max_clusters : int
-        Largest number wanted.
-    wide : bool
-        Take wider steps.
+    Clusters have at least two of the n rows on average.
     """
     highest = min(max_clusters, max(2, n // 2), n_distinct)
     steps = list(_WIDE_STEPS if wide else _FINE_STEPS)

@@ -248,15 +248,7 @@ class CandidateFeatures:
 
     @classmethod
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
-        """Compute the features.
-
-        Parameters
-        ----------
-        x : float64 array (N, D) or Space
-            The rows in their original units.
-        candidates : sequence of Candidate
-            Partitions of these rows; at least one.
-        """
+        """Compute the features of candidates for rows (N, D) in original units."""
         space, labels = Space.of(x), _stack_labels(candidates)
         return cls(space, tuple(candidates), partition_features(space.standardised, labels), rand_indices(labels))
 
@@ -272,13 +264,7 @@ class CandidateFeatures:
         return self.select(dict.fromkeys(column_names(), 0.0))
 
     def select(self, columns: Mapping[str, float]) -> Float[Singles, "R C"]:
-        """Return columns by name, one row per candidate.
-
-        Parameters
-        ----------
-        columns : dict of str to float
-            Names, and the neutral value of each, used for columns that do not exist in this version.
-        """
+        """Return columns by name, one row per candidate; those that this version lacks get the given neutral value."""
         n_clusters = np.array([each.n_clusters for each in self.candidates])
         algorithms, views = [each.algorithm for each in self.candidates], [each.view for each in self.candidates]
         numbers: dict[tuple[str, str], int] = {}
@@ -305,17 +291,7 @@ def _stack_labels(candidates: Sequence[Candidate]) -> npt.NDArray[np.int64]:
 def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Float[Singles, "R F"]:
     """Compute the features of R partitions of the rows; columns as in `FEATURES`.
 
-    Parameters
-    ----------
-    geometry : Geometry
-        Of the N rows.
-    labels : integer array (R, N)
-        Cluster of each row under each partition, from 0.
-
-    Returns
-    -------
-    array (R, F)
-        Finite numbers that depend neither on the scale of the rows nor on the names of the clusters.
+    They are finite and depend neither on the scale of the rows nor on the names of the clusters.
 
     Examples
     --------
@@ -436,21 +412,9 @@ _STEPPED_COLUMNS = np.array([list(FEATURES).index(name) for name in STEPPED])
 def step_features(
     values: Float[Singles, "R F"], n_clusters: Int[Integers, " R"], series: Int[Integers, " R"]
 ) -> Float[Singles, "R S"]:
-    """Compute how features change from the next smaller number of clusters, and to the next larger one.
+    """Compute how features change from the next smaller number of clusters, and to the next larger; columns `STEPS`.
 
-    Parameters
-    ----------
-    values : array (R, F)
-        Columns as in `FEATURES`.
-    n_clusters : integer array (R,)
-        Number of clusters of each partition.
-    series : integer array (R,)
-        Partitions with the same number here are compared: those of one algorithm on one view.
-
-    Returns
-    -------
-    array (R, S)
-        Columns as in `STEPS`; zero at the ends of a series.
+    Partitions of the same `series`, those of one algorithm on one view, are compared; the change is zero at its ends.
 
     Examples
     --------
