@@ -1,0 +1,106 @@
+"""Every suite loads, names what exists, and runs at a tiny size through the runner, which resumes it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from benchmarks import runner
+from benchmarks.__main__ import main
+from benchmarks.lines import read_lines
+from benchmarks.suite import Suite, load_suite, merge, resolve, suite_names
+from coterie.errors import InputError
+from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.training import ScoredSetsConfig, make_scored_sets
+
+NEEDS_A_RUN = {"judge_ablations", "omniglot_training"}
+"""Suites that measure what a training run left behind."""
+
+
+@pytest.fixture(autouse=True)
+def synthetic_data(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COTERIE_DATA", str(data_folder))
+
+
+def smoke_suite(name: str, folder: Path) -> Suite:
+    return load_suite(name, results=folder / "results.jsonl", run_folder=folder / "runs", smoke=True)
+
+
+@pytest.mark.parametrize("name", sorted(set(suite_names()) - NEEDS_A_RUN))
+def test_a_suite_runs_and_resumes(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = smoke_suite(name, tmp_path)
+    only = suite["smoke"].get("only", []) if "smoke" in suite.spec else []
+    assert runner.run(suite, only) == 0
+    lines = read_lines(suite.results)
+    assert lines, capsys.readouterr().out
+    recorded = read_lines(load_suite(name).results)
+    for line in lines:
+        assert line.keys() in [other.keys() for other in recorded], sorted(line)
+        assert line["commit"]
+        assert line["versions"]
+    before = suite.results.read_text()
+    assert runner.run(suite, only) == 0
+    assert suite.results.read_text() == before
+
+
+@pytest.mark.parametrize("name", suite_names())
+def test_recorded_lines_have_the_fields_of_the_key(name: str) -> None:
+    suite = load_suite(name)
+    optional = {"method", "data", "n", "d", "k"} if name == "speed_clam" else set()
+    wanted = {field.removeprefix("len:") for field in suite.key} - optional
+    assert all(wanted <= line.keys() for line in read_lines(suite.results))
+
+
+def test_ablations_measure_scored_sets(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "judged"
+    config = ScoredSetsConfig(sets=3, held_out=3, balanced=0.0, single_cluster=0.0)
+    make_scored_sets(SyntheticPrior(max_points=60), config, 0, folder)
+    suite = smoke_suite("judge_ablations", tmp_path)
+    assert runner.run(suite, suite["smoke"]["only"]) == 0
+    assert [line["variant"] for line in read_lines(suite.results)][:2] == ["the judge", "silhouette"]
+
+
+def test_again_replaces_lines_of_the_chosen_methods(tmp_path: Path) -> None:
+    suite = smoke_suite("tables", tmp_path)
+    runner.run(suite, ["kmeans"])
+    first = suite.results.read_text()
+    runner.run(suite, ["kmeans", "tabular/tiny"], again=True)
+    lines = [json.loads(text) for text in suite.results.read_text().splitlines()]
+    assert sorted(line["data"] for line in lines) == ["highdim/wide", "tabular/tiny"]
+    assert len(first.splitlines()) == len(lines)
+
+
+def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no method or data set 'nothing'"):
+        runner.run(smoke_suite("tables", tmp_path), ["nothing"])
+    with pytest.raises(InputError, match="no suite 'nothing'"):
+        load_suite("nothing")
+    with pytest.raises(InputError, match="not TOML"):
+        load_suite("tables", overrides=["x"])
+
+
+def test_tables_are_merged_and_resolved() -> None:
+    assert merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
+    tables = {"first": {"x": 1, "y": {"z": 1}}, "second": {"like": "first", "y": {"w": 2}}}
+    assert resolve(tables, "second") == {"x": 1, "y": {"z": 1, "w": 2}}
+    assert load_suite("tables", overrides=["seeds=[7]"])["seeds"] == [7]
+
+
+def test_the_command_lists_and_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list"]) == 0
+    assert "zero_shot" in capsys.readouterr().out
+    results = str(tmp_path / "results.jsonl")
+    assert main(["run", "amcp", "--smoke", "--results", results, "--dry-run"]) == 0
+    assert "to do: mog-40-2 amcp" in capsys.readouterr().out
+    assert main(["run", "tables", "--only", "nothing", "--results", results]) == 2
+    assert main(["figures", "amcp_networks", "--only", "steps", "--only", "course", "--folder", str(tmp_path)]) == 0
+    assert (tmp_path / "amcp-steps.png").is_file()
+    assert main(["figures", "zero_shot", "--folder", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize(
+    ("suite", "figure"), [("abc_circles", "ari"), ("dac", "mixtures"), ("judge_calibration", "calibration")]
+)
+def test_a_figure_is_drawn_from_results(suite: str, figure: str, tmp_path: Path) -> None:
+    assert main(["figures", suite, "--only", figure, "--folder", str(tmp_path)]) == 0
+    assert list(tmp_path.glob("*.png"))
