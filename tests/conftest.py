@@ -1,12 +1,20 @@
-"""What all tests share."""
+"""Set-up and fixtures of all tests."""
 
 import os
 import random
 from collections.abc import Iterator
 
-# Threads would wait for each other (docs/decisions/0002), more so where tests run in several processes. Libraries read
-# this when they are loaded, and processes that tests start inherit it.
+# Several threads would slow each other down (docs/decisions/0002). Libraries read this when they are loaded, and
+# processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+from jaxtyping import install_import_hook
+
+import tests.shapes
+
+# Shapes in signatures are checked in the packages that compute with arrays; this adds about a sixth to the test time.
+_NUMERICAL = ("ops", "nn", "judged", "clam", "amortized", "tcc")
+install_import_hook([f"coterie.{name}" for name in _NUMERICAL], f"{tests.shapes.__name__}.check_shapes")
 
 import numpy as np
 import numpy.typing as npt

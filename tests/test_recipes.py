@@ -112,7 +112,7 @@ def test_the_card_describes_the_origin_of_the_weights(tmp_path: Path) -> None:
         "start": None,
     }
     evaluation = card["evaluation"]
-    assert evaluation["loss"] == pytest.approx(evaluation["membership"] + evaluation["surprise"])
+    assert evaluation["loss"] == pytest.approx(evaluation["membership"] + evaluation["nll"])
     assert -1 <= evaluation["adjusted_rand_index"] <= 1
     assert 0 <= evaluation["right_number_of_clusters"] <= 1
     MODELS["dac"](toy().model).load_state_dict(tensors)
