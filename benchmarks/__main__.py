@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--smoke", action="store_true", help="everything small, to see that it works; needs --results")
     figures = commands.add_parser("figures", help="draw the figures of a suite")
     figures.set_defaults(function=_figures)
-    figures.add_argument("suite", metavar="SUITE")
+    figures.add_argument("suite", metavar="SUITE", help="whose figures to draw; another word lists all figures")
     figures.add_argument("--only", action="append", default=[], metavar="FIGURE", help="a figure; repeatable")
     figures.add_argument("--folder", type=Path, default=REPOSITORY / "docs" / "figures", help="where figures go")
     train = commands.add_parser("train", help="train a network as a recipe describes, baselines included")

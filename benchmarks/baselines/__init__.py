@@ -22,19 +22,19 @@ MODELS: dict[str, type[ClusterModel[Any]]] = {
     "set-transformer": SetTransformerModel,
     "swav": SwavModel,
 }
-"""Every baseline network by the name that checkpoints carry."""
+"""Every baseline network by the name in checkpoints."""
 
 WEIGHTS = Path(__file__).parent / "weights"
 """Folder of the weights of baselines."""
 
 
 def weights_path(name: str) -> str | Path:
-    """File of a baseline's weights; the name itself if they are not a baseline's."""
+    """Return the file of a baseline's weights, or the name itself if there is none."""
     path = WEIGHTS / f"{name}.safetensors"
     return path if path.exists() else name
 
 
 def register() -> None:
-    """Let recipes name the baseline networks, and the tasks that are made of benchmark images."""
+    """Let recipes use the baseline networks and the tasks of benchmark images."""
     NETWORKS.update({name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)})
     TASKS.update({"embeddings": EmbeddingTasks, "omniglot": OmniglotTasks})

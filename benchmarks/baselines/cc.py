@@ -6,7 +6,6 @@ embeddings, and clusters by their columns of probabilities. A balance loss keeps
 Letters: N rows, D numbers of a row, F features of the encoder, E numbers of an embedding, K clusters.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -37,7 +36,7 @@ def nt_xent(first: Float[Tensor, "N E"], second: Float[Tensor, "N E"], temperatu
 class CcConfig(EncoderConfig):
     """Configuration of a CC model; temperatures are as published."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "cluster_temperature": POSITIVE,

@@ -1,10 +1,9 @@
-"""KCL and MCL: a cluster network that is trained anew for every set, on what a predictor says of its pairs.
+"""KCL and MCL: a cluster network that is trained on each set anew, from predicted pairwise similarities.
 
-Both come from transfer learning of clusters: something that was trained on other classes says which pairs of elements
-are of one class, and a small network with as many outputs as there may be clusters is trained to agree with it. KCL
-(Hsu, Lv & Kira, 2018) compares the outputs of a pair by their divergence, MCL (Hsu et al., 2019) by their inner
-product, which is the chance to be together. Several networks are trained side by side from different starts, and the
-one with the least loss counts.
+A predictor that was trained on other classes tells which pairs of elements are of one class, and a small network with
+one output per possible cluster is trained to agree with it. KCL (Hsu, Lv & Kira, 2018) compares the outputs of a pair
+by their divergence, MCL (Hsu et al., 2019) by their inner product, the probability of the same cluster. Several
+networks are trained in parallel from random initial weights, and the one with the smallest loss is used.
 
 Letters: N elements of a set, D features, K outputs, R networks.
 """
@@ -21,43 +20,43 @@ from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy
 
 MARGIN: Final = 2.0
-"""Divergence beyond which KCL leaves elements of different clusters alone."""
+"""Divergence from which pairs of different clusters have no loss."""
 WIDTH: Final = 256
 HIDDEN: Final = 2
-"""Layers before the one that gives the outputs: three in all."""
+"""Hidden layers."""
 RATE: Final = 1e-3
 SAME_FROM: Final = 0.5
-"""Predicted probability from which a pair counts as being together."""
+"""Predicted probability from which a pair counts as similar."""
 
 Objective: TypeAlias = Literal["kcl", "mcl"]
 Predictor: TypeAlias = Callable[[Float[Tensor, "N D"]], Float[Tensor, "N N"]]
-"""From the elements of a set to the probability of each pair to be of one class."""
+"""From the elements of a set to the probability that each pair is of one class."""
 
 
 @dataclass(frozen=True)
 class PairwiseClusters:
-    """Clusters that training found."""
+    """Result of training on one set."""
 
     labels: Int[Tensor, " N"]
-    """Of each element; of the outputs, only those that won an element are numbers here."""
+    """Cluster of each element; outputs without elements are not counted."""
     loss: float
-    """Of the network that was taken."""
+    """Loss of the best network."""
     seconds: float
-    """Processor seconds, the predictor's included."""
+    """Processor seconds, including the predictor."""
 
 
-def kcl_loss(chances: Float[Tensor, "R N K"], same: Bool[Tensor, "N N"]) -> Float[Tensor, " R"]:
-    """Divergence of pairs that are together, both ways, and what others lack to the margin; each with itself is out."""
-    logs = chances.clamp(min=torch.finfo(chances.dtype).tiny).log()
-    divergence = (chances * logs).sum(dim=2, keepdim=True) - chances @ logs.mT
+def kcl_loss(probabilities: Float[Tensor, "R N K"], same: Bool[Tensor, "N N"]) -> Float[Tensor, " R"]:
+    """Compute the symmetric divergence of similar pairs and the hinge loss of the others."""
+    logs = probabilities.clamp(min=torch.finfo(probabilities.dtype).tiny).log()
+    divergence = (probabilities * logs).sum(dim=2, keepdim=True) - probabilities @ logs.mT
     cost = torch.where(same, divergence, (MARGIN - divergence).clamp(min=0.0))
     return _mean_over_pairs(cost + cost.mT)
 
 
-def mcl_loss(chances: Float[Tensor, "R N K"], same: Bool[Tensor, "N N"]) -> Float[Tensor, " R"]:
-    """Cross-entropy of the chance to be together, the inner product of the outputs; each with itself is out."""
-    together = (chances @ chances.mT).clamp(0.0, 1.0)
-    target = same.to(chances.dtype).expand_as(together)
+def mcl_loss(probabilities: Float[Tensor, "R N K"], same: Bool[Tensor, "N N"]) -> Float[Tensor, " R"]:
+    """Compute the cross-entropy of the inner products of the outputs."""
+    together = (probabilities @ probabilities.mT).clamp(0.0, 1.0)
+    target = same.to(probabilities.dtype).expand_as(together)
     return _mean_over_pairs(binary_cross_entropy(together, target, reduction="none"))
 
 
@@ -74,64 +73,66 @@ def cluster_pairwise(
     epochs: int = 300,
     restarts: int = 5,
 ) -> PairwiseClusters:
-    """Train cluster networks on one set, which is one batch, and read its clusters off the best.
+    """Train cluster networks on one set, as one batch, and return the clusters of the best.
 
     Parameters
     ----------
     elements : tensor (N, D)
-        What the predictor and the networks see.
+        Input of the predictor and of the networks.
     predictor : callable
-        Says of each pair how probably it is of one class; from one half on, it counts as such.
+        Probability that each pair is of one class.
     max_clusters : int
         Outputs of the networks.
     objective : {"kcl", "mcl"}
         Loss.
     generator : Generator
-        Where the weights begin.
+        Source of the initial weights.
     epochs : int
         Steps, each with all pairs.
     restarts : int
-        Networks that are trained side by side.
+        Networks that are trained in parallel.
     """
     began = time.process_time()
     same = predictor(elements) >= SAME_FROM
     same = same | same.mT
-    weights = _start(elements.shape[1], max_clusters, restarts, generator)
+    weights = _initial_weights(elements.shape[1], max_clusters, restarts, generator)
     loss_of = LOSSES[objective]
     optimiser = torch.optim.Adam([part for layer in weights for part in layer], RATE)
     for _ in range(epochs):
         optimiser.zero_grad()
-        loss_of(_chances(elements, weights), same).sum().backward()  # type: ignore[no-untyped-call]  # torch's
+        loss_of(_probabilities(elements, weights), same).sum().backward()  # type: ignore[no-untyped-call]  # torch's
         optimiser.step()
     with torch.no_grad():
-        chances = _chances(elements, weights)
-        losses = loss_of(chances, same)
+        probabilities = _probabilities(elements, weights)
+        losses = loss_of(probabilities, same)
         best = int(losses.argmin())
-        _, labels = torch.unique(chances[best].argmax(dim=1), return_inverse=True)
+        _, labels = torch.unique(probabilities[best].argmax(dim=1), return_inverse=True)
     return PairwiseClusters(labels, float(losses[best]), time.process_time() - began)
 
 
-def _start(n_features: int, n_outputs: int, restarts: int, generator: Generator) -> list[tuple[Tensor, Tensor]]:
-    """Weights and biases of each layer, for all networks at once; uniform within what torch's own layers begin with."""
+def _initial_weights(
+    n_features: int, n_outputs: int, restarts: int, generator: Generator
+) -> list[tuple[Tensor, Tensor]]:
+    """Sample weights and biases of all networks, with the range of torch's own layers."""
     widths = (n_features, *[WIDTH] * HIDDEN, n_outputs)
     layers = []
     for before, after in pairwise(widths):
-        drawn = 2.0 * torch.rand((restarts, before + 1, after), generator=generator) - 1.0
-        weight, bias = (before**-0.5 * drawn).split([before, 1], dim=1)
+        uniform = 2.0 * torch.rand((restarts, before + 1, after), generator=generator) - 1.0
+        weight, bias = (before**-0.5 * uniform).split([before, 1], dim=1)
         layers.append((weight.clone().requires_grad_(), bias.clone().requires_grad_()))
     return layers
 
 
-def _chances(elements: Float[Tensor, "N D"], weights: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "R N K"]:
-    """What each network says of each element."""
+def _probabilities(elements: Float[Tensor, "N D"], weights: list[tuple[Tensor, Tensor]]) -> Float[Tensor, "R N K"]:
+    """Compute the cluster probabilities of each network."""
     hidden = elements.expand(len(weights[0][0]), -1, -1)
-    for place, (weight, bias) in enumerate(weights):
-        hidden = torch.baddbmm(bias, hidden if place == 0 else hidden.relu(), weight)
+    for index, (weight, bias) in enumerate(weights):
+        hidden = torch.baddbmm(bias, hidden if index == 0 else hidden.relu(), weight)
     return hidden.softmax(dim=2)
 
 
 def _mean_over_pairs(cost: Float[Tensor, "R N N"]) -> Float[Tensor, " R"]:
-    """Mean over the pairs of different elements; zero where there is but one."""
+    """Average over pairs of different elements; zero for a single element."""
     n = cost.shape[1]
     apart = cost.sum(dim=(1, 2)) - cost.diagonal(dim1=1, dim2=2).sum(dim=1)
     return apart / max(1, n * (n - 1))

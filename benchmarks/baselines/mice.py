@@ -11,7 +11,6 @@ any negative the loss of a row is zero.
 Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, final
 
@@ -32,7 +31,7 @@ from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 class MiceConfig(EncoderConfig):
     """Configuration of a MiCE model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "gate_temperature": POSITIVE,

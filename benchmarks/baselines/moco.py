@@ -6,7 +6,6 @@ Each row is contrasted with rows of earlier batches, whose keys come from a mome
 Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -27,7 +26,7 @@ from coterie.validation import BOOLEAN, FRACTION, Constraints, Integer
 class MocoConfig(EncoderConfig):
     """Configuration of a MoCo model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "assignment_temperature": POSITIVE,

@@ -1,12 +1,12 @@
-"""NCP: the neural clustering process (Pakman, Wang, Mitelut, Lee & Paninski, 2020), the pointwise one.
+"""NCP: the neural clustering process (Pakman, Wang, Mitelut, Lee & Paninski, 2020), pointwise version.
 
-Points are labelled one after the other. Each may join a cluster that exists or open a new one; a network weighs these
-options by the clusters as they would be then and by the points that are still to come. A cluster is known by the sum
-of what a network makes of its members, the rest by a sum too, so that order does not matter within either. Several
-labellings are drawn side by side, and the most probable one is kept.
+Points are labelled one after the other. Each may join an existing cluster or open a new one; a network scores these
+options from the resulting clusters and from the remaining points. A cluster is represented by the sum of the embeddings
+of its members, the remaining points by a sum too, so that order does not matter within either. Several labellings are
+sampled in parallel, and the most probable one is returned.
 
-Two pairs of linear maps follow each other in the published networks, with nothing but a sum between; here each pair is
-one map. What the networks can compute is the same.
+In two places of the published networks, two linear maps follow each other with only a sum between; here each pair is
+one map, which can represent the same functions.
 
 Letters: B sets, N points, D features, E features after the encoder, K clusters, H hidden, S labellings, R rows of
 options.
@@ -30,31 +30,31 @@ MEMBERSHIP_ROWS = 4096
 """Points whose memberships are computed at once."""
 
 LEAST_GRADIENT = 1e-15
-"""Gradient of one option's logit, below which it counts as none."""
+"""Gradients of a logit below this are set to zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class NcpConfig:
-    """Shape of an NCP, and how much it draws; the defaults are ours, ``faithful`` gives the published ones."""
+    """Configuration of NCP; the defaults are ours, ``faithful`` has the published ones."""
 
     n_features: int
     """D."""
     encoder: Encoder = "identity"
-    """What makes features of each element alone, before anything else."""
+    """Network that encodes each element by itself."""
     image: tuple[int, int, int] | None = None
-    """Channels, height and width, where elements are images."""
+    """Channels, height and width, if elements are images."""
     channels: int = 64
     """Width of that encoder."""
     width: int = 128
     """H."""
     depth: int = 3
-    """Hidden layers of the networks that read points; those that read clusters and options have one more."""
+    """Hidden layers of the networks of points; those of clusters and options have one more."""
     n_orders: int = 1
-    """Orders of its points in which a training set is shown."""
+    """Random orders of the points of each training set."""
     n_samples: int = 10
-    """Labellings of a set that are drawn; the most probable one is kept."""
+    """Sampled labellings of a set, of which the most probable one is returned."""
     most_clusters: int = 50
-    """Clusters that a labelling may have."""
+    """Largest number of clusters of a labelling."""
 
     def __post_init__(self) -> None:
         for name in ("n_features", "width", "depth", "n_orders", "n_samples", "most_clusters"):
@@ -63,13 +63,13 @@ class NcpConfig:
 
     @classmethod
     def faithful(cls, n_features: int) -> "NcpConfig":
-        """Networks and orders of the published experiments."""
+        """Return the published configuration."""
         return cls(n_features, width=128, depth=4, n_orders=6, n_samples=50)
 
 
 @final
 class NcpModel(SetModel):
-    """The four networks; the probability of a labelling, for training; and how labellings are drawn."""
+    """The four networks, the probability of a labelling, and the sampling of labellings."""
 
     Config = NcpConfig
     config: NcpConfig
@@ -88,7 +88,7 @@ class NcpModel(SetModel):
     def log_prob(
         self, x: Float[Tensor, "B N D"], labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"]
     ) -> Float[Tensor, "B N"]:
-        """Log-probability of the cluster of each point given those before it; padding must come last, and gets 0.
+        """Compute the log-probability of each label given those before it; padding must come last, and gets 0.
 
         Nothing has to be drawn, so that there is no loop over the points: all clusters that ever were are computed at
         once, each being an option that was taken at the point that joined it last.
@@ -121,7 +121,7 @@ class NcpModel(SetModel):
         return torch.where(valid, chosen, 0.0)
 
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:
-        """Surprise about the labels, per point, in random orders of the points."""
+        """Compute the negative log-likelihood of the labels per point, in random orders."""
         order = random_orders(batch.x, batch.valid, self.config.n_orders, generator)
         x, labels, valid = (_reorder(part, order) for part in (batch.x, batch.labels, batch.valid))
         surprise = -self.log_prob(x, labels, valid).sum(dim=1) / valid.sum(dim=1).clamp(min=1)
@@ -131,7 +131,7 @@ class NcpModel(SetModel):
     def cluster_sets(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Clustering]:
-        """Draw labellings of each set, in one random order of its points, and keep the most probable."""
+        """Sample labellings of each set in one random order of its points, and return the most probable."""
         order = random_orders(x, valid, 1, generator)
         drawn, sums = self._draw(_reorder(x, order), _reorder(valid, order), generator)
         labels = torch.empty_like(drawn).scatter_(1, order[:, 0], drawn)
@@ -139,7 +139,7 @@ class NcpModel(SetModel):
 
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """How probably each point would join each cluster, were it the last to come and had it to join one."""
+        """Compute the probability that each point joins each cluster as the last point of the set."""
         sums = found.extras["sums"]
         as_is = self._clusters(sums)
         others = as_is.sum(dim=0, keepdim=True) - as_is
@@ -152,7 +152,7 @@ class NcpModel(SetModel):
     def _draw(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B K H"]]:
-        """Labels of the most probable labelling of each set, and the sums of its clusters."""
+        """Return the most probable labelling of each set, and the sums of its clusters."""
         samples, width = self.config.n_samples, self.config.width
         x, joined_by = self._read(x, valid)
         still_to_come = self._still_to_come(x, valid)
@@ -191,28 +191,28 @@ class NcpModel(SetModel):
     def _read(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]
     ) -> tuple[Float[Tensor, "B N E"], Float[Tensor, "B N H"]]:
-        """Embedded points, their padding cleared, and what each adds to the sum of a cluster."""
+        """Encode points, with zeros for padding, and compute their contributions to the sum of a cluster."""
         embedded = self.embed(x, valid)
         return embedded, self.member(embedded)
 
     def _still_to_come(self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B N H"]:
-        """Sum of what the points after each one are to the options."""
+        """Sum the embeddings of the points after each one."""
         each = self.later(x) * valid.unsqueeze(2)
         return _before(each.flip(1).cumsum(dim=1)).flip(1)
 
     def _clusters(self, sums: Float[Tensor, "*R H"]) -> Float[Tensor, "*R H"]:
-        """What clusters are to the options, from the sums of their members."""
+        """Embed clusters from the sums of their members."""
         result: Tensor = self.cluster_network(sums + self.offset)
         return result
 
     def _scores(self, states: Float[Tensor, "*R H"]) -> Float[Tensor, "*R"]:
-        """Logits of options, from the sum over their clusters and over what is to come."""
+        """Compute the logits of options from the sums over clusters and remaining points."""
         scores: Tensor = self.option_network(states)
         return scores.squeeze(-1)
 
 
 def by_appearance(labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"]) -> Int[Tensor, "B N"]:
-    """Labels renumbered in the order in which they first occur; 0 where there is no point."""
+    """Renumber labels by first occurrence; 0 for padding."""
     labels = labels.masked_fill(~valid, 0)
     place = torch.arange(labels.shape[1], device=labels.device)[:, None]
     there = one_hot(labels).bool() & valid.unsqueeze(2)
@@ -223,7 +223,7 @@ def by_appearance(labels: Int[Tensor, "B N"], valid: Bool[Tensor, "B N"]) -> Int
 def random_orders(
     x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], count: int, generator: Generator
 ) -> Int[Tensor, "B O N"]:
-    """Orders of the points of each set, padding last, that depend on their values and on the generator alone.
+    """Sample orders of the points of each set, padding last, that depend only on their values and the generator.
 
     Not on how the points are arranged, nor on the padding, nor on the other sets.
     """
@@ -238,7 +238,7 @@ def random_orders(
 
 
 def _clustering(labels: Int[Tensor, " N"], sums: Float[Tensor, "K H"]) -> Clustering:
-    """Clusters that have points, the largest first, with the sums that tell them."""
+    """Return the clusters that have points, the largest first, with their sums."""
     sizes = labels[labels >= 0].bincount(minlength=len(sums))
     order = sizes.argsort(descending=True, stable=True)
     n_clusters = int((sizes > 0).sum())
@@ -247,7 +247,7 @@ def _clustering(labels: Int[Tensor, " N"], sums: Float[Tensor, "K H"]) -> Cluste
 
 
 def _network(in_width: int, width: int, depth: int, *, out: int | None = None, bias: bool = True) -> nn.Sequential:
-    """Linear maps with as many hidden layers between; a last one as wide as those unless told otherwise."""
+    """Build an MLP; the output is as wide as the hidden layers by default."""
     widths = [in_width] + [width] * depth + [width if out is None else out]
     layers: list[nn.Module] = [nn.Linear(widths[0], widths[1], bias=bias)]
     for before, after in pairwise(widths[1:]):
@@ -256,16 +256,16 @@ def _network(in_width: int, width: int, depth: int, *, out: int | None = None, b
 
 
 def _without_traces(gradient: Tensor) -> Tensor:
-    """Drop what cannot matter: a trained network is so sure that most of it is subnormal, at half the speed."""
+    """Set negligible gradients to zero: most are subnormal for a trained network, which halves the speed."""
     return gradient.masked_fill(gradient.abs() < LEAST_GRADIENT, 0.0)
 
 
 def _before(running: Tensor) -> Tensor:
-    """What a running value was one point earlier; zero at the first."""
+    """Shift a running value by one point; zero at the first."""
     return torch.cat([torch.zeros_like(running[:, :1]), running[:, :-1]], dim=1)
 
 
 def _reorder(part: Tensor, order: Int[Tensor, "B O N"]) -> Tensor:
-    """Put the points of each set into each of its orders; all become sets of their own."""
+    """Repeat each set in each of its orders."""
     sets = torch.arange(len(part), device=part.device)[:, None, None]
     return part[sets, order].flatten(0, 1)

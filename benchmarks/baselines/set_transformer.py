@@ -1,7 +1,7 @@
 """Set Transformer for mixtures of Gaussians (Lee, Lee, Kim, Kosiorek, Choi & Teh, 2019, section 5.3).
 
-One pass turns a set into the parameters of a mixture of a fixed number of Gaussians. The labels of training sets are
-not used: the network learns to make its mixtures likely. A point belongs to the component that it is most probably of.
+One pass maps a set to the parameters of a mixture of a fixed number of Gaussians. Labels of training sets are not used:
+the network is trained by maximum likelihood. A point belongs to its most probable component.
 
 Letters: B sets, N points, D features, K components, H hidden.
 """
@@ -24,58 +24,58 @@ from coterie.ops.partitions import Clustering
 
 
 class MixtureModel(SetModel, ABC):
-    """Base of the models that make one mixture of each set; each component that wins points is a cluster."""
+    """Base of models that predict a mixture for each set; components that own points are its clusters."""
 
     @abstractmethod
     def find(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Mixtures:
-        """Mixture that each set is described by."""
+        """Predict the mixture of each set."""
 
     @torch.no_grad()
     def cluster_sets(
         self,
         x: Float[Tensor, "B N D"],
         valid: Bool[Tensor, "B N"],
-        generator: Generator,  # noqa: ARG002  (nothing is drawn)
+        generator: Generator,  # noqa: ARG002  (deterministic)
     ) -> list[Clustering]:
-        """Give each point to its most probable component; components without points are dropped."""
+        """Assign each point to its most probable component; drop components without points."""
         return self.find(x, valid).clusterings(x, valid)
 
     @torch.no_grad()
     def memberships(self, x: Float[Tensor, "N D"], found: Clustering) -> Float[Tensor, "N K"]:
-        """Posterior probabilities of the components that were kept."""
+        """Compute the posterior probabilities of the components of a clustering."""
         return mixture_log_joint(x, found.extras).softmax(dim=1)
 
 
-def mean_surprise(mixtures: Mixtures, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:
-    """Minus the log-likelihood of a point, on average over the points of a set and then over the sets."""
+def mean_nll(mixtures: Mixtures, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, ""]:
+    """Compute the negative log-likelihood per point, averaged over points and then over sets."""
     log_density = mixtures.joint(x.masked_fill(~valid.unsqueeze(2), 0.0)).logsumexp(dim=2) * valid
     return -(log_density.sum(dim=1) / valid.sum(dim=1).clamp(min=1)).mean()
 
 
 @dataclass(frozen=True, slots=True)
 class SetTransformerConfig:
-    """Shape of a Set Transformer; the defaults are those of our DAC, ``faithful`` gives the published ones."""
+    """Configuration of a Set Transformer; the defaults are those of our DAC, ``faithful`` has the published ones."""
 
     n_features: int
     """D."""
     n_components: int = 4
     """K."""
     covariance: Literal["diagonal", "isotropic"] = "diagonal"
-    """Whether a component has one standard deviation for each feature or one for all."""
+    """Whether a component has a standard deviation per feature or a single one."""
     width: int = 64
     """H."""
     heads: int = 4
-    """Parts that the width is split into."""
+    """Attention heads."""
     inducing: int = 16
-    """Inducing points of each layer of the encoder."""
+    """Inducing points of each encoder layer."""
     depth: int = 4
     """Layers of the encoder."""
     decoder_depth: int = 2
-    """Layers in which the components see each other."""
+    """Self-attention layers of the components."""
     layer_norm: bool = True
-    """Whether attention blocks normalise."""
+    """Whether attention blocks use layer normalisation."""
     scale: Literal["head", "model"] = "head"
-    """Width whose root divides attention's logits."""
+    """Width whose square root divides the attention logits."""
 
     def __post_init__(self) -> None:
         for name in ("n_features", "n_components", "depth", "decoder_depth"):
@@ -86,7 +86,7 @@ class SetTransformerConfig:
 
     @classmethod
     def faithful(cls, n_features: int, *, n_components: int = 4) -> "SetTransformerConfig":
-        """Network of the published experiments."""
+        """Return the published configuration."""
         return cls(
             n_features,
             n_components,
@@ -102,7 +102,7 @@ class SetTransformerConfig:
 
 @final
 class SetTransformerModel(MixtureModel):
-    """The network that turns sets into mixtures."""
+    """A network from sets to mixtures."""
 
     Config = SetTransformerConfig
     config: SetTransformerConfig
@@ -121,7 +121,7 @@ class SetTransformerModel(MixtureModel):
         self.head = nn.Linear(config.width, 1 + config.n_features + widths)
 
     def find(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Mixtures:
-        """Mixture that the network describes each set by."""
+        """Predict the mixture of each set."""
         hidden, _ = self.encoder(x.masked_fill(~valid.unsqueeze(2), 0.0), valid)
         share, mean, width = self.head(self.decoder(self.pool(hidden, valid))).split(
             [1, self.config.n_features, self.head.out_features - 1 - self.config.n_features], dim=2
@@ -129,37 +129,37 @@ class SetTransformerModel(MixtureModel):
         parameters = torch.cat([mean, width.expand_as(mean)], dim=2)
         return Mixtures(share.squeeze(2).log_softmax(dim=1), *self.component.parameters_of(parameters))
 
-    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
-        """Minus the mean log-likelihood of the points; labels play no part."""
-        return Loss(mean_surprise(self.find(batch.x, batch.valid), batch.x, batch.valid))
+    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
+        """Compute the mean negative log-likelihood; labels are not used."""
+        return Loss(mean_nll(self.find(batch.x, batch.valid), batch.x, batch.valid))
 
 
 @dataclass(frozen=True, slots=True)
 class ActStConfig:
-    """Shape of an ACT-ST network; the defaults are those of our DAC, ``faithful`` gives the published ones."""
+    """Configuration of ACT-ST; the defaults are those of our DAC, ``faithful`` has the published ones."""
 
     n_features: int
     """D."""
     max_clusters: int = 4
-    """Longest mixture whose need for more is trained; longer ones count if a training set has more clusters."""
+    """Largest mixture whose stopping is trained; more if a training set has more clusters."""
     most_clusters: int = 20
-    """Longest mixture that clustering may end with."""
+    """Largest mixture that clustering may end with."""
     width: int = 64
     """H."""
     heads: int = 4
-    """Parts that the width is split into."""
+    """Attention heads."""
     inducing: int = 16
-    """Inducing points of each layer of the encoder."""
+    """Inducing points of each encoder layer."""
     depth: int = 4
     """Layers of the encoder."""
     decoder_depth: int = 2
-    """Layers in which the components see each other."""
+    """Self-attention layers of the components."""
     tie_blocks: bool = False
-    """Whether all layers of a stack but the first share their weights."""
+    """Whether all layers of a stack except the first share their weights."""
     layer_norm: bool = True
-    """Whether attention blocks normalise."""
+    """Whether attention blocks use layer normalisation."""
     scale: Literal["head", "model"] = "head"
-    """Width whose root divides attention's logits."""
+    """Width whose square root divides the attention logits."""
 
     def __post_init__(self) -> None:
         for name in ("n_features", "max_clusters", "most_clusters", "depth", "decoder_depth"):
@@ -168,7 +168,7 @@ class ActStConfig:
 
     @classmethod
     def faithful(cls, n_features: int, *, max_clusters: int = 4) -> "ActStConfig":
-        """Network of the published experiments."""
+        """Return the published configuration."""
         return cls(
             n_features,
             max_clusters=max_clusters,
@@ -184,7 +184,7 @@ class ActStConfig:
 
 @final
 class ActStModel(MixtureModel):
-    """The network, its loss, and the rule by which it stops."""
+    """A network that predicts mixtures of growing size, and when to stop."""
 
     Config = ActStConfig
     config: ActStConfig
@@ -207,7 +207,7 @@ class ActStModel(MixtureModel):
     def describe(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], longest: int
     ) -> tuple[Float[Tensor, "B L K P"], Float[Tensor, "B L"]]:
-        """Raw numbers of the mixtures of 1 to ``longest`` components, and the log-probability that more are needed."""
+        """Compute raw parameters of mixtures of 1 to ``longest`` components, and log p(more are needed)."""
         hidden, _ = self.encoder(x.masked_fill(~valid.unsqueeze(2), 0.0), valid)
         seen = self.look(self.seeds(longest).expand(len(x), -1, -1), hidden, valid)
         # Row k of a set holds the components of its mixture of k + 1: no component sees a later one.
@@ -220,35 +220,35 @@ class ActStModel(MixtureModel):
         return raw[..., 1:], logsigmoid(more).cumsum(dim=1)
 
     def seeds(self, count: int) -> Float[Tensor, "1 K H"]:
-        """Where the components start from, whatever the set: each is made of all those before it."""
+        """Compute the seeds of the components, each from all those before it; they do not depend on the set."""
         seeds = self.first_seed.unsqueeze(0)
         for _ in range(count - 1):
             seeds = torch.cat([seeds, self.next_seed(seeds)], dim=1)
         return seeds
 
     def mixtures(self, raw: Float[Tensor, "B L K P"], count: Int[Tensor, " B"]) -> Mixtures:
-        """The mixture of so many components of each set."""
+        """Return the mixture of the given number of components of each set."""
         chosen = raw[torch.arange(len(raw), device=raw.device), count - 1]
         absent = torch.arange(chosen.shape[1], device=raw.device) >= count.unsqueeze(1)
         mean, deviation = self.component.parameters_of(chosen[..., 1:])
         return Mixtures(chosen[..., 0].masked_fill(absent, -torch.inf).log_softmax(dim=1), mean, deviation)
 
     def find(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Mixtures:
-        """Mixture that each set is described by: the first that is more probably long enough than not (Eq. 11)."""
+        """Predict the smallest mixture that is more probably large enough than not (Eq. 11)."""
         raw, log_continue = self.describe(x, valid, self.config.most_clusters)
         goes_on = (log_continue.exp() >= 0.5).sum(dim=1)
         return self.mixtures(raw, (goes_on + 1).clamp(max=self.config.most_clusters))
 
-    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (nothing is drawn)
-        """Surprise of the mixture of the true number of components, and error of the need for more (Eq. 12)."""
+    def loss(self, batch: TaskBatch, generator: Generator) -> Loss:  # noqa: ARG002  (deterministic)
+        """Sum the negative log-likelihood of the mixture of the true size and the stopping loss (Eq. 12)."""
         present = one_hot(batch.labels.masked_fill(~batch.valid, 0))
         count = (present.bool() & batch.valid.unsqueeze(2)).any(dim=1).sum(dim=1).clamp(min=1)
         raw, log_continue = self.describe(batch.x, batch.valid, longest=max(self.config.max_clusters, int(count.max())))
-        surprise = mean_surprise(self.mixtures(raw, count), batch.x, batch.valid)
+        nll = mean_nll(self.mixtures(raw, count), batch.x, batch.valid)
         # A probability that rounds to one would have no finite cross-entropy.
         log_continue = log_continue.clamp(max=-torch.finfo(log_continue.dtype).tiny)
         log_stop = (-torch.expm1(log_continue)).log()
         needed = torch.arange(1, raw.shape[1] + 1, device=raw.device) < count.unsqueeze(1)
         stopping = -torch.where(needed, log_continue, log_stop).sum(dim=1).mean()
-        parts = {"surprise": float(surprise.detach()), "stopping": float(stopping.detach())}
-        return Loss(surprise + stopping, parts)
+        parts = {"nll": float(nll.detach()), "stopping": float(stopping.detach())}
+        return Loss(nll + stopping, parts)

@@ -7,7 +7,6 @@ assign a small batch to many prototypes: there are few prototypes here.
 Letters: N rows, D numbers of a row, E numbers of an embedding, K clusters.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, final
 
@@ -28,7 +27,7 @@ from coterie.validation import Constraints, Integer
 class SwavConfig(EncoderConfig):
     """Configuration of a SwAV model."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         **EncoderConfig.CONSTRAINTS,
         "temperature": POSITIVE,
         "epsilon": POSITIVE,

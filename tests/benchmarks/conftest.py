@@ -4,6 +4,7 @@ import gzip
 import io
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,7 +64,7 @@ def _write_images(folder: Path, rng: np.random.Generator) -> None:
     names = np.array([str(number) for number in range(100)])
     np.savez(folder / "emnist47_cap1000.npz", images=images(200, 28, 28), y=ten, classes=names[:10])
     np.savez(folder / "cifar10_test.npz", images=images(200, 32, 32, 3), y=ten, names=names[:10])
-    coarse = {"y_coarse": hundred // 5, "coarse_names": names[:20], "fine_names": names}
+    coarse: dict[str, Any] = {"y_coarse": hundred // 5, "coarse_names": names[:20], "fine_names": names}
     np.savez(folder / "cifar100_test.npz", images=images(400, 32, 32, 3), y=hundred, **coarse)
     packed = []
     for image in images(20, 64, 64, 3):
@@ -71,7 +72,7 @@ def _write_images(folder: Path, rng: np.random.Generator) -> None:
         Image.fromarray(image).save(buffer, "JPEG")
         packed.append(np.frombuffer(buffer.getvalue(), dtype=np.uint8))
     offsets = np.cumsum([0, *map(len, packed)])
-    jpeg = {"jpeg": np.concatenate(packed), "offsets": offsets, "names": names[:10]}
+    jpeg: dict[str, Any] = {"jpeg": np.concatenate(packed), "offsets": offsets, "names": names[:10]}
     np.savez(folder / "tiny_imagenet_val_jpeg.npz", y=np.repeat(np.arange(10), 2), **jpeg)
     # The held-out alphabets of the shipped weights, one that is trained on, and one of the evaluation part.
     held_out = ["Balinese", "Early_Aramaic", "Inuktitut_(Canadian_Aboriginal_Syllabics)", "Mkhedruli_(Georgian)"]

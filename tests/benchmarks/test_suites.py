@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,7 +82,7 @@ def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
 
 def test_tables_are_merged_and_resolved() -> None:
     assert merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
-    tables = {"first": {"x": 1, "y": {"z": 1}}, "second": {"like": "first", "y": {"w": 2}}}
+    tables: dict[str, dict[str, Any]] = {"first": {"x": 1, "y": {"z": 1}}, "second": {"like": "first", "y": {"w": 2}}}
     assert resolve(tables, "second") == {"x": 1, "y": {"z": 1, "w": 2}}
     assert load_suite("tables", overrides=["seeds=[7]"])["seeds"] == [7]
 

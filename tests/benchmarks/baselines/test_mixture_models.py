@@ -149,7 +149,7 @@ def test_the_loss_of_act_st_by_hand() -> None:
         noise = (batch.x[i][batch.valid[i]].unsqueeze(1) - mean) / deviation
         density = (-noise.square() / 2).exp() / (deviation * math.sqrt(2 * math.pi))
         log_likelihood += float((density.prod(dim=2) @ share).log().mean().detach()) / 2
-    assert loss.parts["surprise"] == pytest.approx(-log_likelihood)
+    assert loss.parts["nll"] == pytest.approx(-log_likelihood)
     assert float(loss.total.detach()) == pytest.approx(sum(loss.parts.values()))
 
 
