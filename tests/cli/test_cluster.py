@@ -385,12 +385,6 @@ def test_same_seed_gives_the_same_rows(command: Command) -> None:
     assert first == second != ""
 
 
-def test_example_that_ships(command: Command) -> None:
-    outcome = command("cluster", "example:wine", "--truth", "cultivar", "-k", "3")
-    assert outcome.code == 0
-    assert "wine.csv: 178 rows in 3 clusters" in outcome.out
-
-
 def test_no_arguments_show_help(command: Command) -> None:
     outcome = command()
     assert outcome.code == 0
