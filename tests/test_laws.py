@@ -1,6 +1,6 @@
-"""What holds for every model. A new one joins by an entry in CASES.
+"""Laws that hold for every model. A new model joins by an entry in CASES.
 
-Models that are trained on labelled sets have more laws, in tests/test_set_laws.py.
+Further laws of models that are trained on labelled sets are in tests/test_set_laws.py.
 """
 
 import math
@@ -38,7 +38,7 @@ from tests.conftest import MODELS
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """A small model with its parameters at some start, a batch to train on, and points to cluster."""
+    """A small model, a batch to train it on, and points to cluster."""
 
     build: Callable[[], ClusterModel[Any]]
     batch: Any
@@ -67,7 +67,7 @@ def _clam(**settings: Any) -> Case:
 
 
 def _sets() -> TaskBatch:
-    """Two sets of 40 and 25 points, in three groups and in two; the second is padded with nonsense."""
+    """Two sets of 40 and 25 points, in three groups and in two; the second is padded with arbitrary values."""
     labels = torch.stack([torch.arange(40) * 7 % 20 // 9, (torch.arange(40) % 5 > 2).long()])
     labels[0, :4] = 2
     centres = torch.tensor([[0.0, 0.0], [4.0, 1.0], [-3.0, 4.0]])
@@ -115,31 +115,31 @@ def _tcc(**settings: Any) -> Case:
 
 
 CASES: dict[tuple[str, str], Case] = {
-    ("act-st", "ours"): _set_model(ActStModel, ActStConfig(2, most_clusters=5, decoder_depth=1, **SMALL)),
-    ("amcp", "ours"): _amcp(),
+    ("act-st", "default"): _set_model(ActStModel, ActStConfig(2, most_clusters=5, decoder_depth=1, **SMALL)),
+    ("amcp", "default"): _amcp(),
     ("amcp", "transport"): _amcp(e_step="transport", sinkhorn_steps=4),
-    ("amcp", "anchored"): _amcp(filtering="anchored", moments=2, kernel="linear"),
+    ("amcp", "anchored"): _amcp(filtering="anchored", prefixes_per_set=2, kernel="linear"),
     ("amcp", "flow"): _amcp(density="flow", kernel="neural"),
-    ("amcp", "no density"): _amcp(density="none", smallest=3),
+    ("amcp", "no density"): _amcp(density="none", min_cluster_size=3),
     ("amcp", "previous updated"): _amcp(update_previous=True, decoding="faithful"),
     ("amcp", "faithful"): _amcp(
-        e_step="transport", sinkhorn_steps=4, references="decoded", moments=0, decoding="faithful", em_steps=1
+        e_step="transport", sinkhorn_steps=4, references="decoded", prefixes_per_set=0, decoding="faithful", em_steps=1
     ),
-    ("amcp", "drawn"): _amcp(max_points=8),
-    ("amcp", "strays"): _amcp(strays=0.3, density="none", decoding="faithful"),
+    ("amcp", "subsampled"): _amcp(max_points=8),
+    ("amcp", "leftovers"): _amcp(leftover_fraction=0.3, density="none", decoding="faithful"),
     ("amcp", "encoded"): _amcp(encoder="mlp", channels=4, filtering="anchored", density="none"),
-    ("amcp", "framed"): _amcp(principal=2, density="none"),
-    ("amcp", "framed beside"): _amcp(principal=2, principal_beside=True, density="none"),
-    ("attention-based", "ours"): _attention_based(),
+    ("amcp", "principal axes"): _amcp(n_principal_axes=2, density="none"),
+    ("amcp", "principal axes and features"): _amcp(n_principal_axes=2, keep_features=True, density="none"),
+    ("attention-based", "default"): _attention_based(),
     ("attention-based", "additive"): _attention_based(compatibility="additive", symmetrise="probability"),
     ("attention-based", "faithful"): _attention_based(
-        scale="model", feed_forward="linear", offset=False, pos_weight=2.0, decode="eigengap"
+        scale="model", feed_forward="linear", offset=False, pos_weight=2.0, decoding="eigengap"
     ),
-    ("attention-based", "contraction"): _attention_based(decode="contraction", residual="gated"),
+    ("attention-based", "contraction"): _attention_based(decoding="contraction", residual="gated"),
     ("attention-based", "pairwise"): _attention_based(depth=0, compatibility="additive"),
     ("attention-based", "encoded"): _attention_based(encoder="mlp", channels=4, n_clusters=2),
-    ("attention-based", "drawn"): _attention_based(max_points=8),
-    ("cc", "ours"): _of_views(CcModel),
+    ("attention-based", "subsampled"): _attention_based(max_points=8),
+    ("cc", "default"): _of_views(CcModel),
     ("cc", "linear heads"): _of_views(CcModel, projection_hidden=0),
     ("clam", "euclidean"): _clam(weighting="learned"),
     ("clam", "cosine"): _clam(metric="cosine", weighting="learned"),
@@ -164,20 +164,20 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("dac", "faithful"): _dac(tie_blocks=True, layer_norm=False, scale="model", decoding="faithful", depth=2),
     ("dac", "faithful and anchored"): _dac(filtering="anchored", decoding="faithful"),
-    ("dac", "drawn"): _dac(max_points=8),
+    ("dac", "subsampled"): _dac(max_points=8),
     ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
-    ("dac", "framed"): _dac(principal=2, filtering="anchored", density="none"),
-    ("dac", "framed beside"): _dac(principal=2, principal_beside=True, filtering="anchored", density="none"),
-    ("mice", "ours"): _of_views(MiceModel, queue_size=16),
+    ("dac", "principal axes"): _dac(n_principal_axes=2, filtering="anchored", density="none"),
+    ("dac", "principal axes and features"): _dac(n_principal_axes=2, keep_features=True, filtering="anchored", density="none"),
+    ("mice", "default"): _of_views(MiceModel, queue_size=16),
     ("mice", "refreshed"): _of_views(MiceModel, queue_size=16, refreshed_every=2, gate_temperature=0.5),
-    ("moco", "ours"): _of_views(MocoModel, queue_size=16),
+    ("moco", "default"): _of_views(MocoModel, queue_size=16),
     ("moco", "linear projection"): _of_views(MocoModel, queue_size=16, projection_hidden=0),
-    ("ncp", "ours"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
+    ("ncp", "default"): _set_model(NcpModel, NcpConfig(2, width=16, depth=1, n_samples=3)),
     ("ncp", "encoded"): _set_model(NcpModel, NcpConfig(2, encoder="mlp", channels=4, width=16, depth=1, n_samples=3)),
-    ("swav", "ours"): _of_views(SwavModel, frozen_steps=0),
+    ("swav", "default"): _of_views(SwavModel, frozen_steps=0),
     ("swav", "linear projection"): _of_views(SwavModel, frozen_steps=0, projection_hidden=0),
-    ("tcc", "ours"): _tcc(),
+    ("tcc", "default"): _tcc(),
     ("tcc", "faithful"): _tcc(
         projection_hidden=0,
         assignment_temperature=1.0,
@@ -188,7 +188,7 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("tcc", "gumbel"): _tcc(aggregation="gumbel", cluster_noise=0.0),
     ("tcc", "without x"): _tcc(condition_on_x=False),
-    ("set-transformer", "ours"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
+    ("set-transformer", "default"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
 }
 
 
@@ -206,17 +206,17 @@ def learn(case: Case) -> ClusterModel[Any]:
 
 
 learned = cache(learn)
-"""The same, once for all laws that leave the model as it is."""
+"""Cached, for all laws that do not change the model."""
 
 
 @cache
-def found_in_points(case: Case) -> Clustering:
-    """What it finds in the points, once for all laws that compare it with something."""
+def clustering_of_points(case: Case) -> Clustering:
+    """Cluster the points of the case, cached."""
     return learned(case).cluster(case.points, seeded(4))
 
 
 WITHOUT_EFFECT = ("show_anchor.key.", "show_cluster.key.")
-"""Parameters of attention to one key, which gets all of it whatever they are."""
+"""Parameters of attention to a single key, whose weight is one whatever they are."""
 
 
 def test_every_model_has_a_case() -> None:
@@ -238,15 +238,15 @@ def test_gradient_reaches_every_parameter(case: Case) -> None:
                 assert value.grad.any(), name
 
 
-def test_loss_is_finite_and_says_its_parts(case: Case) -> None:
+def test_loss_and_its_terms_are_finite(case: Case) -> None:
     loss = case.build().loss(case.batch, seeded(3))
     assert loss.total.shape == ()
     assert torch.isfinite(loss.total)
-    assert all(math.isfinite(part) for part in loss.parts.values())  # of which a loss of one term has none
+    assert all(math.isfinite(part) for part in loss.parts.values())  # a loss with one term has none
 
 
 def test_result_is_a_clustering(case: Case) -> None:
-    clustering = found_in_points(case)
+    clustering = clustering_of_points(case)
     assert clustering.labels.shape == (len(case.points),)
     assert clustering.labels.min() >= 0
     assert clustering.labels.max() < clustering.n_clusters
@@ -258,7 +258,7 @@ def test_result_is_a_clustering(case: Case) -> None:
 
 def test_permuting_points_permutes_labels(case: Case) -> None:
     order = torch.randperm(len(case.points), generator=seeded(5))
-    assert torch.equal(learned(case).cluster(case.points[order], seeded(4)).labels, found_in_points(case).labels[order])
+    assert torch.equal(learned(case).cluster(case.points[order], seeded(4)).labels, clustering_of_points(case).labels[order])
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -266,11 +266,11 @@ def test_same_seed_same_result(case: Case) -> None:
     first, second = learned(case), learn(case)
     for name, value in first.state_dict().items():
         assert torch.equal(value, second.state_dict()[name]), name
-    assert torch.equal(found_in_points(case).labels, second.cluster(case.points, seeded(4)).labels)
+    assert torch.equal(clustering_of_points(case).labels, second.cluster(case.points, seeded(4)).labels)
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_building_a_model_draws_nothing(case: Case) -> None:
+def test_building_a_model_leaves_global_random_states_alone(case: Case) -> None:
     case.build()
 
 
@@ -290,7 +290,7 @@ def test_saved_and_loaded_models_are_equal(case: Case, tmp_path: Path) -> None:
     tensors, card = load_checkpoint(path)
     loaded = type(model)(from_dict(model.Config, card["config"]))
     loaded.load_state_dict(tensors)
-    first, second = found_in_points(case), loaded.cluster(case.points, seeded(4))
+    first, second = clustering_of_points(case), loaded.cluster(case.points, seeded(4))
     assert torch.equal(first.labels, second.labels)
     assert first.n_clusters == second.n_clusters
     if first.probabilities is not None and second.probabilities is not None:

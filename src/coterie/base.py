@@ -23,16 +23,21 @@ from torch import Generator, Tensor
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import InputError, WeightsError
-from coterie.progress import Callback, combined_callback
+from coterie.progress import Callback, make_callback
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table, as_table, image_shape
-from coterie.validation import Constraints, check_parameters
+from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
 
 _SHARED_PARAMETERS = {
     "device": 'str\n"auto" (a GPU if there is one), "cpu", "cuda", ...',
     "random_state": "int, RandomState or None\nThe same seed gives the same result.",
     "verbose": "bool\nPrint progress to the standard error.",
     "callback": "callable, optional\nCalled with a ``coterie.progress.Progress`` as the work proceeds.",
+}
+_SHARED_CONSTRAINTS: dict[str, Constraints] = {
+    "device": InstanceOf(str, "the name of a torch device"),
+    "verbose": BOOLEAN,
+    "callback": (InstanceOf(Callable, "a function"), NONE),
 }
 _SHARED_ATTRIBUTES = {
     "labels_": "array (n,)\nCluster of each row; the largest cluster is 0.",
@@ -145,6 +150,9 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         if "__init__" in vars(cls):
             cls.__init__ = _accept_former_names(cls.__init__)  # type: ignore[method-assign]
             cls.__doc__ = _completed_docstring(cls)
+            names = inspect.signature(cls.__init__).parameters
+            shared = {name: allowed for name, allowed in _SHARED_CONSTRAINTS.items() if name in names}
+            cls.constraints = shared | dict(cls.constraints)
 
     def fit(self, X: Any, y: None = None) -> Self:
         """Cluster the rows of X.
@@ -308,7 +316,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
 
     def _progress(self) -> Callback | None:
         """Return what receives progress: the callback, and the printer if ``verbose``."""
-        return combined_callback(self.callback, verbose=bool(self.verbose), name=type(self).__name__)
+        return make_callback(self.callback, verbose=bool(self.verbose), name=type(self).__name__)
 
     def _read(self, X: Any, *, reset: bool) -> Table:
         """Return X as a table, after scikit-learn's checks of names and number of columns."""
@@ -434,10 +442,10 @@ def _completed_docstring(cls: type[BaseClusterer]) -> str:
     doc = inspect.cleandoc(cls.__doc__ or "")
     names = [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
     shared = {name: text for name, text in _SHARED_PARAMETERS.items() if name in names}
-    return _with_entries(_with_entries(doc, "Parameters", shared), "Attributes", _SHARED_ATTRIBUTES)
+    return with_entries(with_entries(doc, "Parameters", shared), "Attributes", _SHARED_ATTRIBUTES)
 
 
-def _with_entries(doc: str, section: str, entries: Mapping[str, str]) -> str:
+def with_entries(doc: str, section: str, entries: Mapping[str, str]) -> str:
     """Append numpydoc entries that a section does not have yet."""
     match = re.search(rf"^{section}\n-+\n(?:(?!\n\n\w[^\n]*\n-{{3,}}).)*", doc, re.MULTILINE | re.DOTALL)
     if match is None:

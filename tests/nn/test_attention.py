@@ -313,13 +313,13 @@ def test_large_sets_need_no_square_of_their_size() -> None:
     [{"width": 10, "heads": 4}, {"width": 0}, {"heads": 0}, {"heads": -2}, {"inducing": 0}],
     ids=str,
 )
-def test_impossible_sizes_are_refused(values: dict[str, Any]) -> None:
+def test_impossible_sizes_are_rejected(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must"):
         AttentionConfig(**values)
 
 
 @pytest.mark.parametrize("name", ["attention-based", "gated"])
-def test_residuals_of_another_width_are_refused(name: str) -> None:
+def test_residuals_of_another_width_are_rejected(name: str) -> None:
     config = FLAVOURS[name]
     for make in (lambda: MAB(3, WIDTH, config), lambda: SAB(3, config), lambda: ISABStack(3, 2, config)):
         with pytest.raises(ConfigError, match=r"queries of width 3; embed"):
@@ -327,6 +327,6 @@ def test_residuals_of_another_width_are_refused(name: str) -> None:
     PMA(3, 2, config)  # its queries are its own
 
 
-def test_a_negative_depth_is_refused() -> None:
+def test_a_negative_depth_is_rejected() -> None:
     with pytest.raises(ConfigError, match="depth=-1"):
         ISABStack(3, -1, FLAVOURS["default"])

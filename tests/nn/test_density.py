@@ -162,7 +162,7 @@ def test_sharing_the_context_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_flow_draws_from_its_density() -> None:
+def test_flow_samples_follow_its_density() -> None:
     with torch.random.fork_rng():
         head = with_weights(FlowHead(2, 5, hidden=16), deviation=0.2)
     context = normal(2, 5)
@@ -221,12 +221,12 @@ def test_statisticians_bound_is_divided_by_the_features() -> None:
     )
 
 
-def test_statisticians_settled_bound_is_of_all_features_together() -> None:
+def test_the_deterministic_bound_is_over_all_features() -> None:
     whole = with_weights(StatisticianHead(4, 5, latent=2, hidden=16, per_feature=False))
     divided = with_weights(StatisticianHead(4, 5, latent=2, hidden=16))
     x, context = normal(2, 7, 4), normal(2, 5)
-    settled = divided.settled_log_prob(x, context)
-    torch.testing.assert_close(settled, whole.settled_log_prob(x, context), rtol=0, atol=0)
+    settled = divided.deterministic_log_prob(x, context)
+    torch.testing.assert_close(settled, whole.deterministic_log_prob(x, context), rtol=0, atol=0)
     code, deviation = divided.posterior(x, context)
     # With the code at the posterior's mean, nothing is drawn: each term can be written down.
     own = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
@@ -243,7 +243,7 @@ def test_statisticians_bound_in_nats_does_not_depend_on_what_is_divided() -> Non
 
 @pytest.mark.usefixtures("untouched_random_state")
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-def test_statistician_decodes_what_its_prior_draws(likelihood: Literal["gaussian", "bernoulli"]) -> None:
+def test_statistician_decodes_samples_of_its_prior(likelihood: Literal["gaussian", "bernoulli"]) -> None:
     with torch.random.fork_rng():
         head = with_weights(StatisticianHead(6, 5, latent=2, hidden=16, likelihood=likelihood))
     context = normal(3, 5)
@@ -271,5 +271,5 @@ def test_sizes_and_names_are_checked() -> None:
     with pytest.raises(ConfigError, match="context_width=-1"):
         StatisticianHead(2, -1)
     unknown: Any = "poisson"
-    with pytest.raises(ConfigError, match="likelihood='poisson' is unknown; take 'gaussian' or 'bernoulli'"):
+    with pytest.raises(ConfigError, match="likelihood='poisson' must be 'gaussian' or 'bernoulli'"):
         StatisticianHead(2, 5, likelihood=unknown)

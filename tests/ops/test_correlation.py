@@ -16,18 +16,18 @@ from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
 from coterie.ops.correlation import (
     Linkage,
-    absorbed,
+    merge_small_clusters,
     average_linkage,
-    calibrated_cut,
-    calibrated_linkage,
-    climbed,
-    contracted,
-    cut,
+    calibrate_threshold,
+    calibrate_linkage,
+    apply_local_moves,
+    contract_edges,
+    cut_at,
     cut_into,
-    cuts,
-    linked,
+    cut_at_each,
+    cluster_by_linkage,
 )
-from coterie.ops.partitions import by_size
+from coterie.ops.partitions import relabel_by_size
 
 
 def probabilities(n: int, seed: int, spread: float = 2.0, shift: float = 0.0) -> Tensor:
@@ -78,7 +78,7 @@ def contracted_plainly(kernel: Tensor, bias: float) -> Tensor:
     labels = torch.zeros(len(kernel), dtype=torch.int64)
     for number, members in enumerate(clusters):
         labels[members] = number
-    return by_size(labels)
+    return relabel_by_size(labels)
 
 
 @given(st.integers(2, 12), st.integers(1, 6), st.integers(0, 10_000))
@@ -86,8 +86,8 @@ def test_small_clusters_are_absorbed_and_large_ones_only_grow(n: int, smallest: 
     generator = torch.Generator().manual_seed(seed)
     kernel = torch.rand((n, n), generator=generator)
     kernel = (kernel + kernel.T) / 2
-    labels = by_size(torch.randint(4, (n,), generator=generator))
-    found = absorbed(kernel, labels, smallest)
+    labels = relabel_by_size(torch.randint(4, (n,), generator=generator))
+    found = merge_small_clusters(kernel, labels, smallest)
     sizes, before = found.bincount(), labels.bincount()
     if int(before.max()) < smallest:
         assert torch.equal(found, labels)
@@ -97,17 +97,17 @@ def test_small_clusters_are_absorbed_and_large_ones_only_grow(n: int, smallest: 
     assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)
     for cluster in range(len(before)):  # whoever was together stays together
         assert len(set(found[labels == cluster].tolist())) == 1
-    assert torch.equal(absorbed(kernel, found, smallest), found)
+    assert torch.equal(merge_small_clusters(kernel, found, smallest), found)
 
 
-def test_calibration_finds_whether_strays_are_clusters() -> None:
+def test_calibration_finds_the_minimum_cluster_size() -> None:
     kernel = torch.full((7, 7), 0.05)
     kernel[:3, :3] = kernel[3:6, 3:6] = 0.9
     kernel[6, 3:6] = kernel[3:6, 6] = 0.2
     alone, joined = torch.tensor([0, 0, 0, 1, 1, 1, 2]), torch.tensor([0, 0, 0, 1, 1, 1, 1])
     for truth in (alone, joined):
-        how = calibrated_linkage([kernel], [truth], normalized_mutual_information)
-        assert torch.equal(linked(kernel, how), by_size(truth))
+        how = calibrate_linkage([kernel], [truth], normalized_mutual_information)
+        assert torch.equal(cluster_by_linkage(kernel, how), relabel_by_size(truth))
 
 
 def above_cut(kernel: Tensor, labels: Tensor, at: float) -> float:
@@ -117,10 +117,10 @@ def above_cut(kernel: Tensor, labels: Tensor, at: float) -> float:
 
 
 @given(st.integers(2, 10), st.integers(0, 10_000), st.floats(0.1, 0.9))
-def test_points_climb_until_no_move_of_one_gains(n: int, seed: int, at: float) -> None:
+def test_local_moves_end_where_no_move_gains(n: int, seed: int, at: float) -> None:
     kernel = probabilities(n, seed)
-    labels = by_size(torch.randint(3, (n,), generator=Generator().manual_seed(seed)))
-    found = climbed(kernel, labels, at)
+    labels = relabel_by_size(torch.randint(3, (n,), generator=Generator().manual_seed(seed)))
+    found = apply_local_moves(kernel, labels, at)
     assert in_order(found)
     assert above_cut(kernel, found, at) >= above_cut(kernel, labels, at)
     for point in range(n):
@@ -128,31 +128,34 @@ def test_points_climb_until_no_move_of_one_gains(n: int, seed: int, at: float) -
             other = found.clone()
             other[point] = cluster
             assert above_cut(kernel, other, at) <= above_cut(kernel, found, at) + 1e-6
-    assert torch.equal(climbed(kernel, found, at), found)
+    assert torch.equal(apply_local_moves(kernel, found, at), found)
 
 
 @given(st.integers(2, 12), st.integers(0, 1000))
-def test_who_climbs_where_does_not_depend_on_the_order(n: int, seed: int) -> None:
+def test_local_moves_do_not_depend_on_the_order_of_points(n: int, seed: int) -> None:
     kernel, source = probabilities(n, seed), Generator().manual_seed(seed)
-    labels, order = by_size(torch.randint(3, (n,), generator=source)), torch.randperm(n, generator=source)
-    found, again = climbed(kernel, labels, 0.5), climbed(kernel[order][:, order], labels[order], 0.5)
-    assert torch.equal(by_size(found[order]), again)
+    labels, order = relabel_by_size(torch.randint(3, (n,), generator=source)), torch.randperm(n, generator=source)
+    found, again = (
+        apply_local_moves(kernel, labels, 0.5),
+        apply_local_moves(kernel[order][:, order], labels[order], 0.5),
+    )
+    assert torch.equal(relabel_by_size(found[order]), again)
 
 
 def test_a_point_that_linkage_put_wrong_moves() -> None:
     truth = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
     kernel = torch.where(truth.unsqueeze(1) == truth, 0.7, 0.1)
     kernel[3, 4] = kernel[4, 3] = 0.99  # what merges first never comes apart again
-    wrong = linked(kernel, Linkage(0.3))
+    wrong = cluster_by_linkage(kernel, Linkage(0.3))
     assert not torch.equal(wrong, truth)
-    assert torch.equal(linked(kernel, Linkage(0.3, climb=True)), truth)
-    assert calibrated_linkage([kernel], [truth], adjusted_rand_score).climb
+    assert torch.equal(cluster_by_linkage(kernel, Linkage(0.3, local_moves=True)), truth)
+    assert calibrate_linkage([kernel], [truth], adjusted_rand_score).local_moves
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=12))
 def test_clusters_are_numbered_by_size_then_by_first_member(raw: list[int]) -> None:
     labels = torch.tensor(raw)
-    renamed = by_size(labels)
+    renamed = relabel_by_size(labels)
     assert in_order(renamed)
     assert torch.equal(renamed.unsqueeze(1) == renamed, labels.unsqueeze(1) == labels)
 
@@ -162,9 +165,9 @@ def test_cut_is_scipys(n: int, seed: int, at: float) -> None:
     kernel = probabilities(n, seed)
     distances = (1.0 - kernel).fill_diagonal_(0.0).numpy()
     expected = fcluster(linkage(squareform(distances, checks=False), "average"), 1.0 - at, "distance")
-    found = cut(average_linkage(kernel), at)
+    found = cut_at(average_linkage(kernel), at)
     assert in_order(found)
-    assert torch.equal(found, by_size(torch.from_numpy(expected).long()))
+    assert torch.equal(found, relabel_by_size(torch.from_numpy(expected).long()))
 
 
 def test_merges_are_by_the_mean_probability_between_clusters() -> None:
@@ -172,21 +175,21 @@ def test_merges_are_by_the_mean_probability_between_clusters() -> None:
     tree = average_linkage(kernel)
     assert tree.merges.sort(dim=1).values.tolist() == [[0, 1], [2, 4], [3, 5]]
     torch.testing.assert_close(tree.probability, torch.tensor([0.9, 0.5, 0.2], dtype=torch.float64), atol=1e-7, rtol=0)
-    assert cut(tree, 0.95).tolist() == [0, 1, 2, 3]
-    assert cut(tree, 0.7).tolist() == [0, 0, 1, 2]
-    assert cut(tree, 0.3).tolist() == [0, 0, 0, 1]
-    assert cut(tree, 0.1).tolist() == [0, 0, 0, 0]
+    assert cut_at(tree, 0.95).tolist() == [0, 1, 2, 3]
+    assert cut_at(tree, 0.7).tolist() == [0, 0, 1, 2]
+    assert cut_at(tree, 0.3).tolist() == [0, 0, 0, 1]
+    assert cut_at(tree, 0.1).tolist() == [0, 0, 0, 0]
 
 
-def test_a_cut_joins_what_is_exactly_at_it() -> None:
-    assert cut(average_linkage(torch.full((3, 3), 0.5)), 0.5).tolist() == [0, 0, 0]
+def test_a_cut_merges_at_exactly_the_threshold() -> None:
+    assert cut_at(average_linkage(torch.full((3, 3), 0.5)), 0.5).tolist() == [0, 0, 0]
 
 
 def test_the_diagonal_is_ignored() -> None:
     kernel = probabilities(10, 0)
     other = kernel.clone().fill_diagonal_(0.0)
     assert torch.equal(average_linkage(kernel).probability, average_linkage(other).probability)
-    assert torch.equal(contracted(kernel), contracted(other))
+    assert torch.equal(contract_edges(kernel), contract_edges(other))
 
 
 @given(st.integers(1, 12), st.integers(0, 1000))
@@ -199,18 +202,18 @@ def test_cut_into_gives_exactly_that_many(n: int, seed: int) -> None:
             assert int(labels.max()) + 1 == k
 
 
-def test_cuts_are_the_cuts_one_by_one_in_any_order() -> None:
+def test_several_cuts_equal_single_cuts_in_any_order() -> None:
     tree = average_linkage(probabilities(30, 1))
     at = [0.5, 0.9, 0.1, 0.5, 1.5, -1.0]
-    together = cuts(tree, at)
+    together = cut_at_each(tree, at)
     assert together.shape == (6, 30)
     for row, probability in zip(together, at, strict=True):
-        assert torch.equal(row, cut(tree, probability))
+        assert torch.equal(row, cut_at(tree, probability))
     assert together[4].tolist() == list(range(30))
     assert together[5].tolist() == [0] * 30
 
 
-def test_refuses_a_number_of_clusters_that_cannot_be() -> None:
+def test_impossible_numbers_of_clusters_are_rejected() -> None:
     tree = average_linkage(probabilities(4, 0))
     for k in (0, 5):
         with pytest.raises(InputError, match=f"4 points cannot be cut into {k} clusters; ask for 1 to 4"):
@@ -219,18 +222,18 @@ def test_refuses_a_number_of_clusters_that_cannot_be() -> None:
 
 def test_one_point_is_one_cluster() -> None:
     tree = average_linkage(torch.ones(1, 1))
-    assert cut(tree, 0.5).tolist() == cut_into(tree, 1).tolist() == contracted(torch.ones(1, 1)).tolist() == [0]
+    assert cut_at(tree, 0.5).tolist() == cut_into(tree, 1).tolist() == contract_edges(torch.ones(1, 1)).tolist() == [0]
 
 
-def test_calibration_finds_the_cut_that_suits() -> None:
+def test_calibration_finds_the_best_threshold() -> None:
     truth = torch.arange(5).repeat_interleave(6)
     # All probabilities are too high: what belongs apart is at about .7.
     kernels = [structured(truth, 0.3, seed, within=3.0, between=0.8) for seed in range(3)]
     candidates = [0.1, 0.3, 0.5, 0.8, 0.85, 0.999]
-    best = calibrated_cut(kernels, [truth] * 3, candidates, normalized_mutual_information)
+    best = calibrate_threshold(kernels, [truth] * 3, candidates, normalized_mutual_information)
     assert best == 0.8, "of equal ones the first"
-    assert adjusted_rand_score(truth, cut(average_linkage(kernels[0]), best)) == 1.0
-    assert cut(average_linkage(kernels[0]), 0.5).max() == 0
+    assert adjusted_rand_score(truth, cut_at(average_linkage(kernels[0]), best)) == 1.0
+    assert cut_at(average_linkage(kernels[0]), 0.5).max() == 0
 
 
 def test_calibration_takes_the_mean_over_sets_of_any_size() -> None:
@@ -240,20 +243,22 @@ def test_calibration_takes_the_mean_over_sets_of_any_size() -> None:
     means = [
         np.mean(
             [
-                adjusted_rand_score(y, cut(average_linkage(kernel), at))
+                adjusted_rand_score(y, cut_at(average_linkage(kernel), at))
                 for kernel, y in zip(kernels, truths, strict=True)
             ]
         )
         for at in candidates
     ]
-    best = calibrated_cut(kernels, truths, candidates, lambda truth, labels: float(adjusted_rand_score(truth, labels)))
+    best = calibrate_threshold(
+        kernels, truths, candidates, lambda truth, labels: float(adjusted_rand_score(truth, labels))
+    )
     assert best == candidates[int(np.argmax(means))] == 0.5
 
 
 @pytest.mark.parametrize(("sets", "truths", "candidates"), [(0, 0, [0.5]), (2, 1, [0.5]), (1, 1, [])])
 def test_calibration_needs_sets_and_candidates(sets: int, truths: int, candidates: list[float]) -> None:
-    with pytest.raises(InputError, match="do not calibrate a cut; give at least one kernel"):
-        calibrated_cut(
+    with pytest.raises(InputError, match="Cannot calibrate a threshold .* give at least one kernel"):
+        calibrate_threshold(
             [torch.ones(2, 2)] * sets, [torch.zeros(2).long()] * truths, candidates, normalized_mutual_information
         )
 
@@ -261,7 +266,7 @@ def test_calibration_needs_sets_and_candidates(sets: int, truths: int, candidate
 @given(st.integers(2, 14), st.integers(0, 1000), st.sampled_from([-1.0, 0.0, 0.7]))
 def test_contraction_is_the_plain_one(n: int, seed: int, bias: float) -> None:
     kernel = probabilities(n, seed, shift=-0.5)
-    found = contracted(kernel, bias)
+    found = contract_edges(kernel, bias)
     assert in_order(found)
     assert torch.equal(found, contracted_plainly(kernel, bias))
 
@@ -269,7 +274,7 @@ def test_contraction_is_the_plain_one(n: int, seed: int, bias: float) -> None:
 @given(st.integers(2, 7), st.integers(0, 1000))
 def test_contraction_ends_where_no_merge_helps_and_near_the_best_of_all_partitions(n: int, seed: int) -> None:
     kernel = probabilities(n, seed)
-    found = contracted(kernel)
+    found = contract_edges(kernel)
     reached = objective(kernel, found)
     best = max(objective(kernel, torch.tensor(partition)) for partition in partitions(n))
     assert 0.0 <= reached <= best + 1e-9
@@ -283,13 +288,13 @@ def test_contraction_finds_clear_clusters_in_any_order(noise: float) -> None:
     truth = torch.arange(5).repeat_interleave(torch.tensor([20, 10, 8, 5, 2]))
     order = torch.randperm(45, generator=Generator().manual_seed(0))
     kernel = structured(truth, noise, 0, within=3.0, between=-3.0)
-    assert torch.equal(contracted(kernel), truth)
-    assert adjusted_rand_score(contracted(kernel[order][:, order]), truth[order]) == 1.0
+    assert torch.equal(contract_edges(kernel), truth)
+    assert adjusted_rand_score(contract_edges(kernel[order][:, order]), truth[order]) == 1.0
 
 
 def test_bias_decides_how_much_is_joined() -> None:
     kernel = probabilities(40, 3)
-    numbers = [int(contracted(kernel, bias).max()) + 1 for bias in (-50.0, -1.0, 1.0, 50.0)]
+    numbers = [int(contract_edges(kernel, bias).max()) + 1 for bias in (-50.0, -1.0, 1.0, 50.0)]
     assert numbers[0] == 40
     assert numbers[-1] == 1
     assert numbers == sorted(numbers, reverse=True)
@@ -299,16 +304,16 @@ def test_bias_decides_how_much_is_joined() -> None:
 def test_certainties_are_no_harder_than_rounding(dtype: torch.dtype) -> None:
     truth = torch.arange(4).repeat_interleave(5)
     kernel = (truth.unsqueeze(1) == truth).to(dtype)
-    assert torch.equal(contracted(kernel), truth)
-    assert contracted(torch.zeros(3, 3)).tolist() == [0, 1, 2]
+    assert torch.equal(contract_edges(kernel), truth)
+    assert contract_edges(torch.zeros(3, 3)).tolist() == [0, 1, 2]
     kernel[0, 5] = kernel[5, 0] = 1.0  # one wrong certainty among many
-    assert torch.equal(contracted(kernel), truth)
+    assert torch.equal(contract_edges(kernel), truth)
 
 
 @pytest.mark.usefixtures("untouched_random_state")
 def test_gradients_and_the_kernel_are_left_alone() -> None:
     kernel = probabilities(12, 0).requires_grad_()
     before = kernel.detach().clone()
-    assert not contracted(kernel).is_floating_point()
-    assert not cut(average_linkage(kernel), 0.5).is_floating_point()
+    assert not contract_edges(kernel).is_floating_point()
+    assert not cut_at(average_linkage(kernel), 0.5).is_floating_point()
     assert torch.equal(kernel.detach(), before)

@@ -13,13 +13,13 @@ from torch.distributions import Normal
 from coterie.ops.gaussian_mixtures import (
     Mixture,
     Mixtures,
-    cost_of_component,
+    component_cost,
     diagonal_log_prob,
-    explained,
-    grouped,
-    joint_of,
-    needed_components,
-    refine,
+    is_explained,
+    group_by_label,
+    mixture_log_joint,
+    prune_components,
+    run_em,
     simplify,
 )
 
@@ -122,7 +122,7 @@ def test_refining_never_lowers_the_likelihood(seed: int, k: int, steps: int) -> 
     mixture = Mixture(torch.full((k,), 1 / k, dtype=x.dtype), mean, deviation, deviation, trust=0.0)
     before = likelihood(x, mixture)
     for _ in range(steps):
-        mixture = refine(x, mixture, 1)
+        mixture = run_em(x, mixture, 1)
         after = likelihood(x, mixture)
         assert after >= before - 1e-8 * abs(before)
         before = after
@@ -131,26 +131,26 @@ def test_refining_never_lowers_the_likelihood(seed: int, k: int, steps: int) -> 
 
 def test_one_component_has_the_moments_of_the_points() -> None:
     x = two_groups(gap=5.0)
-    fitted = refine(x, mixture_at((0.0, 0.0), trust=0.0), 1)
+    fitted = run_em(x, mixture_at((0.0, 0.0), trust=0.0), 1)
     torch.testing.assert_close(fitted.mean[0], x.mean(dim=0))
     torch.testing.assert_close(fitted.deviation[0], x.std(dim=0, correction=0))
-    pulled = refine(x, mixture_at((0.0, 0.0), trust=400.0), 1)  # as many points as there are
+    pulled = run_em(x, mixture_at((0.0, 0.0), trust=400.0), 1)  # as many points as there are
     torch.testing.assert_close(pulled.deviation[0].square(), 0.5 * (x.var(dim=0, correction=0) + 1.0))
 
 
 @pytest.mark.parametrize("far", [0.0, 1e3, 1e5])
 def test_refining_far_from_the_origin(far: float) -> None:
     x = two_groups(gap=12.0)
-    near = refine(x, mixture_at((0.0, 0.0), (12.0, 0.0)), 5)
+    near = run_em(x, mixture_at((0.0, 0.0), (12.0, 0.0)), 5)
     single = mixture_at((far, far), (12.0 + far, far), dtype=torch.float32)
-    there = refine((x + far).float(), single, 5)
+    there = run_em((x + far).float(), single, 5)
     torch.testing.assert_close(there.deviation.double(), near.deviation, rtol=2e-2, atol=1e-2)
     torch.testing.assert_close(there.mean.double() - far, near.mean, rtol=0, atol=2e-2)
 
 
 def test_two_halves_of_one_gaussian_become_one() -> None:
     x = two_groups(gap=0.0)
-    halves = refine(x, mixture_at((-0.5, 0.0), (0.5, 0.0)), 5)
+    halves = run_em(x, mixture_at((-0.5, 0.0), (0.5, 0.0)), 5)
     whole = simplify(x, halves, steps=5)
     assert len(whole.share) == 1
     torch.testing.assert_close(whole.mean[0], x.mean(dim=0))
@@ -159,7 +159,7 @@ def test_two_halves_of_one_gaussian_become_one() -> None:
 def test_separate_groups_stay() -> None:
     x = two_groups(gap=8.0)
     start = mixture_at((-0.5, 0.5), (0.5, 0.0), (8.0, -1.0), (9.0, 1.0))
-    found = simplify(x, refine(x, start, 5), steps=5)
+    found = simplify(x, run_em(x, start, 5), steps=5)
     assert len(found.share) == 2
     first, second = found.mean[:, 0].sort().values.tolist()
     assert first == pytest.approx(0.0, abs=0.3)
@@ -180,7 +180,7 @@ def test_a_single_point_far_away_stays_by_itself(n: int, dtype: torch.dtype) -> 
     """However many others there are, and though its responsibility rounds to one."""
     x = torch.cat([two_groups(gap=0.0, n=n, dtype=dtype), torch.tensor([[60.0, -40.0]], dtype=dtype)])
     start = mixture_at((0.0, 0.0), (60.0, -40.0), dtype=dtype)
-    found = simplify(x, refine(x, start, 5), steps=5)
+    found = simplify(x, run_em(x, start, 5), steps=5)
     assert len(found.share) == 2
     assert float(found.share.min()) == pytest.approx(1 / len(x), rel=1e-3)
 
@@ -188,16 +188,16 @@ def test_a_single_point_far_away_stays_by_itself(n: int, dtype: torch.dtype) -> 
 def test_needed_components_are_those_that_bring_more_than_they_cost() -> None:
     x = two_groups(gap=8.0)
     joint = mixture_at((0.0, 0.0), (0.1, 0.0), (8.0, 0.0), (500.0, 0.0)).joint(x)
-    kept = needed_components(joint, cost_of_component(x)).tolist()
+    kept = prune_components(joint, component_cost(x)).tolist()
     assert len(kept) == 2
     assert kept[0] in (0, 1)
     assert kept[1] == 2
-    assert needed_components(joint[:, :1], 1e9).tolist() == [0]
+    assert prune_components(joint[:, :1], 1e9).tolist() == [0]
 
 
 def test_points_of_clusters_as_sets() -> None:
     x = torch.arange(10.0).reshape(5, 2)
-    sets, valid = grouped(x, torch.tensor([1, 0, 1, 1, 0]))
+    sets, valid = group_by_label(x, torch.tensor([1, 0, 1, 1, 0]))
     assert valid.tolist() == [[True, True, False], [True, True, True]]
     assert torch.equal(sets[0, :2], x[[1, 4]])
     assert torch.equal(sets[1], x[[0, 2, 3]])
@@ -211,10 +211,10 @@ def test_what_a_component_explains(d: int) -> None:
     point[:, 0] = torch.tensor([0.9, 1.15]) * distance * 3.0  # of deviations of 3
     width = torch.full((1, d), 3.0, dtype=torch.float64)
     mixture = Mixture(torch.ones(1, dtype=torch.float64), torch.zeros_like(width), width, width, 10.0)
-    assert explained(point, mixture).tolist() == [True, False]
+    assert is_explained(point, mixture).tolist() == [True, False]
 
 
-def test_more_components_take_their_shares_from_the_others() -> None:
+def test_added_components_take_weight_from_the_others() -> None:
     mixture = mixture_at((0.0, 0.0), (8.0, 0.0))
     more = mixture.with_more(mixture_at((4.0, 4.0)), 0.2)
     torch.testing.assert_close(more.share, torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64))
@@ -232,6 +232,6 @@ def test_a_batch_of_mixtures_clusters_each_set_by_its_own() -> None:
         assert (found.labels[~valid[i]] == -1).all()
         together = found.labels[valid[i]].unsqueeze(0) == found.labels[valid[i]].unsqueeze(1)
         assert torch.equal(together, winner[valid[i]].unsqueeze(0) == winner[valid[i]].unsqueeze(1))
-        again = joint_of(x[i, valid[i]], found.extras).argmax(dim=1)
+        again = mixture_log_joint(x[i, valid[i]], found.extras).argmax(dim=1)
         assert torch.equal(again, found.labels[valid[i]])
         torch.testing.assert_close(found.extras["log_share"].exp().sum().item(), 1.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from coterie.ops.sinkhorn import NEVER, column_potentials, log_mass, transport_plan
+from coterie.ops.sinkhorn import LOG_ZERO, column_potentials, log_mass, transport_plan
 
 ENOUGH = 200
 """Steps after which the plans of these tests hardly change any more."""
@@ -157,13 +157,13 @@ def test_sets_of_a_batch_do_not_see_each_other() -> None:
             torch.testing.assert_close(together[i, j], transport_plan(scores[i, j], rows[i, j], columns[i, j], 4))
 
 
-def test_gradients_are_right() -> None:
+def test_gradients_pass_gradcheck() -> None:
     inputs = [part.requires_grad_() for part in problem(4, 3)]
     assert torch.autograd.gradcheck(partial(transport_plan, steps=3), inputs)
     assert torch.autograd.gradcheck(partial(column_potentials, steps=3), inputs)
 
 
-def test_gradients_are_right_beside_masses_of_zero() -> None:
+def test_gradients_pass_gradcheck_beside_zero_masses() -> None:
     scores, rows, columns = problem(5, 4)
     rows[1] = columns[2] = 0.0
     rows, columns = rows / rows.sum(), columns / columns.sum()
@@ -187,6 +187,6 @@ def test_gradients_are_finite_whatever_scores_and_masses_are(size: float) -> Non
 def test_the_logarithm_of_no_mass_is_finite_and_flat() -> None:
     mass = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
     logarithm = log_mass(mass)
-    torch.testing.assert_close(logarithm, torch.tensor([NEVER, 0.0, -0.6931472]))
+    torch.testing.assert_close(logarithm, torch.tensor([LOG_ZERO, 0.0, -0.6931472]))
     (slope,) = torch.autograd.grad(logarithm.sum(), mass)
     assert slope.tolist() == [0.0, 1.0, 2.0]

@@ -35,7 +35,7 @@ def test_normal_start_has_the_published_moments() -> None:
     assert float(start.std()) == pytest.approx(0.1, abs=2e-3)
 
 
-def test_data_start_draws_distinct_rows() -> None:
+def test_data_start_samples_distinct_rows() -> None:
     x = rows(12)
     index = rows_drawn(x, data_start(x, 50, 12, generator()))
     assert (index.sort(dim=1).values == torch.arange(12)).all()
@@ -48,13 +48,13 @@ def test_data_start_repeats_rows_where_there_are_too_few() -> None:
 
 
 @given(st.integers(0, 1000), st.sampled_from([1.0, 2.0, 16.0]))
-def test_spread_start_draws_distinct_rows(seed: int, power: float) -> None:
+def test_spread_start_samples_distinct_rows(seed: int, power: float) -> None:
     x = rows(12, seed=seed)
     index = rows_drawn(x, spread_start(x, 5, 12, generator(seed), power=power))
     assert (index.sort(dim=1).values == torch.arange(12)).all()
 
 
-def test_spread_start_passes_over_copies_of_drawn_rows() -> None:
+def test_spread_start_skips_copies_of_sampled_rows() -> None:
     x = rows(4).repeat_interleave(5, dim=0)
     index = rows_drawn(x, spread_start(x, 50, 4, generator()))
     assert (torch.div(index, 5, rounding_mode="floor").sort(dim=1).values == torch.arange(4)).all()

@@ -3,7 +3,7 @@
 import inspect
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -20,12 +20,12 @@ from coterie.amortized.filtering import FilteringModel
 from coterie.amortized.tasks.labelled import LabelledTasks, Tasks, load_labelled_tasks
 from coterie.base import (
     BaseClusterer,
-    _with_entries,
     device_from,
     generator_from,
     labels_to_numpy,
     one_thread,
     to_numpy,
+    with_entries,
 )
 from coterie.config import from_dict, to_dict
 from coterie.errors import InputError, WeightsError
@@ -45,7 +45,6 @@ from coterie.validation import (
     PATH,
     Choice,
     Constraints,
-    InstanceOf,
     Integer,
     Number,
     check_n_clusters,
@@ -110,27 +109,25 @@ class AmortizedClusterer(BaseClusterer, ABC):
 
     model_class: ClassVar[type[SetModel]]
     saves_unfitted: ClassVar[bool] = True
-    constraints: ClassVar[Mapping[str, Constraints]] = {
+    renamed_parameters: ClassVar[dict[str, str]] = dict(BaseClusterer.renamed_parameters)
+    constraints: ClassVar[dict[str, Constraints]] = {
         "architecture": Choice("default", "published"),
         "weights": (PATH, NONE),
         "scaling": Choice("auto", "robust", "standard", "none"),
-        "device": InstanceOf(str, "the name of a torch device"),
-        "verbose": BOOLEAN,
-        "callback": (InstanceOf(Callable, "a function"), NONE),
     }
     former_attributes: ClassVar = {
         "prototypes_": lambda self: to_numpy(self._means),
         "history_": lambda _: {"loss": []},
         "runs_": lambda _: [],
     }
-    shared_parameters: ClassVar[Mapping[str, str]] = _SHARED_PARAMETERS
+    shared_parameters: ClassVar[dict[str, str]] = _SHARED_PARAMETERS
     weights: str | Path | None
     scaling: Literal["auto"] | Scaling
     architecture: Literal["default", "published"]
     random_state: Any
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        cls.__doc__ = _with_entries(inspect.cleandoc(cls.__doc__ or ""), "Parameters", cls.shared_parameters)
+        cls.__doc__ = with_entries(inspect.cleandoc(cls.__doc__ or ""), "Parameters", cls.shared_parameters)
         super().__init_subclass__(**kwargs)
 
     @abstractmethod
@@ -454,18 +451,19 @@ class _OnlyAuto:
 class FilteringClusterer(AmortizedClusterer, ABC):
     """Base of DAC and AMCP, which find one cluster per pass and may have a density for each."""
 
-    constraints: ClassVar[Mapping[str, Constraints]] = AmortizedClusterer.constraints | {
+    constraints: ClassVar[dict[str, Constraints]] = AmortizedClusterer.constraints | {
         "n_clusters": _OnlyAuto(),
         "max_points": (Integer(1), NONE),
         "filtering": Choice("min-loss", "anchored"),
         "n_principal_axes": Integer(0),
         "keep_features": BOOLEAN,
     }
-    renamed_parameters: ClassVar[Mapping[str, str]] = BaseClusterer.renamed_parameters | {
+    renamed_parameters: ClassVar[dict[str, str]] = {
+        **BaseClusterer.renamed_parameters,
         "principal": "n_principal_axes",
         "principal_beside": "keep_features",
     }
-    shared_parameters: ClassVar[Mapping[str, str]] = _FILTERING_PARAMETERS | _SHARED_PARAMETERS
+    shared_parameters: ClassVar[dict[str, str]] = _FILTERING_PARAMETERS | _SHARED_PARAMETERS
     max_points: int | None
     decoding: str
     density: Any

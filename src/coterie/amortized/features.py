@@ -108,7 +108,7 @@ def encode_tasks(
     return sets, names
 
 
-def read_tasks(tasks: Iterable[tuple[Any, npt.ArrayLike]]) -> list[tuple[Table, Int[Tensor, " N"]]]:
+def read_tasks(tasks: Iterable[tuple[Any, npt.ArrayLike]]) -> list[tuple[Table, Int[Tensor, " _"]]]:
     """Read each task as a table and integer labels, numbered from 0 in order of occurrence."""
     if not isinstance(tasks, Iterable):
         raise InputError(f"learn() takes a list of pairs (X, y), not a {type(tasks).__name__}.")

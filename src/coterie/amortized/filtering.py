@@ -109,7 +109,7 @@ UNLIMITED = 1_000_000
 class FilteringConfig:
     """Settings of a network that DAC and AMCP share."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         "n_features": Integer(1),
         "encoder": Choice(*get_args(Encoder)),
         "channels": Integer(1),
@@ -125,7 +125,7 @@ class FilteringConfig:
         "max_passes": Integer(1),
         "max_points": Integer(1),
     }
-    RENAMED: ClassVar[Mapping[str, str]] = {
+    RENAMED: ClassVar[dict[str, str]] = {
         "principal": "n_principal_axes",
         "principal_beside": "keep_features",
         "smallest": "min_cluster_size",

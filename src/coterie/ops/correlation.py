@@ -32,11 +32,11 @@ MOVES_PER_POINT = 10
 @final
 @dataclass(frozen=True, slots=True)
 class MergeTree:
-    """The N - 1 merges of N points into one cluster, in order."""
+    """The M = N - 1 merges of N points into one cluster, in order."""
 
-    merges: Int[Tensor, "N-1 2"]
+    merges: Int[Tensor, "M 2"]
     """The two clusters of each merge: points are 0..N-1, and the i-th merge creates N + i."""
-    probability: Float[Tensor, " N-1"]
+    probability: Float[Tensor, " M"]
     """Mean probability between the members of the two, non-increasing."""
 
 

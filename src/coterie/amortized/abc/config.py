@@ -1,6 +1,5 @@
 """Configuration of an attention-based clustering network."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -16,7 +15,7 @@ Decoding = Literal["linkage", "contraction", "eigengap"]
 class AttentionBasedConfig:
     """Configuration of an ABC network; the defaults are ours, ``faithful`` gives the published ones."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
         "n_features": Integer(1),
         "encoder": Choice(*get_args(Encoder)),
         "channels": Integer(1),
@@ -39,7 +38,7 @@ class AttentionBasedConfig:
         "n_clusters": (Integer(1), NONE),
         "max_points": Integer(1),
     }
-    RENAMED: ClassVar[Mapping[str, str]] = {
+    RENAMED: ClassVar[dict[str, str]] = {
         "decode": "decoding",
         "cut": "threshold",
         "smallest": "min_cluster_size",

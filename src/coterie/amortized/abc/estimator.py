@@ -1,7 +1,6 @@
 """Attention-based clustering (ABC) as a scikit-learn estimator."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -77,7 +76,7 @@ class AttentionBasedClustering(AmortizedClusterer):
     --------
     >>> from sklearn.datasets import make_blobs
     >>> from coterie import AttentionBasedClustering
-    >>> X, _ = make_blobs(300, centers=4, cluster_std=0.6, random_state=0)
+    >>> X, _ = make_blobs(300, centers=4, cluster_std=0.6, random_state=3)
     >>> model = AttentionBasedClustering(random_state=0).fit(X)
     >>> model.n_clusters_
     4
@@ -87,7 +86,7 @@ class AttentionBasedClustering(AmortizedClusterer):
 
     method: ClassVar[str] = "attention-based"
     model_class: ClassVar[type[SetModel]] = AttentionBasedModel
-    constraints: ClassVar[Mapping[str, Constraints]] = AmortizedClusterer.constraints | {
+    constraints: ClassVar[dict[str, Constraints]] = AmortizedClusterer.constraints | {
         "n_clusters": (Integer(1), Choice("auto"), NONE),
         "decoding": Choice(*get_args(Decoding)),
         "threshold": (Number(0.0, 1.0, exclusive=True), NONE),
@@ -96,9 +95,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         "max_points": Integer(1),
         "compatibility": Choice(*get_args(Compatibility)),
     }
-    renamed_parameters: ClassVar[Mapping[str, str]] = (
-        AmortizedClusterer.renamed_parameters | AttentionBasedConfig.RENAMED
-    )
+    renamed_parameters: ClassVar[dict[str, str]] = AmortizedClusterer.renamed_parameters | AttentionBasedConfig.RENAMED
 
     def __init__(
         self,
@@ -118,7 +115,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         verbose: bool = False,
         callback: Callback | None = None,
     ) -> None:
-        self.n_clusters = n_clusters
+        self.n_clusters: Any = n_clusters
         self.decoding = decoding
         self.threshold = threshold
         self.min_cluster_size = min_cluster_size
@@ -144,7 +141,8 @@ class AttentionBasedClustering(AmortizedClusterer):
         **overrides
             Parameters that replace those of the paper.
         """
-        return cls(n_clusters, **{"decoding": "eigengap", "architecture": "published"} | overrides)
+        published: dict[str, Any] = {"decoding": "eigengap", "architecture": "published"}
+        return cls(n_clusters, **published | overrides)
 
     @one_thread()
     def similarity(self, X: Any, adjacency: npt.ArrayLike | None = None) -> npt.NDArray[np.float32]:

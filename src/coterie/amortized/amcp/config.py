@@ -1,6 +1,5 @@
 """Configuration of an AMCP network."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -17,7 +16,7 @@ EStep = Literal["regular", "transport"]
 class AmcpConfig(FilteringConfig):
     """Configuration of an AMCP network; the defaults are ours, ``faithful`` is as close as the appendix permits."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = FilteringConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = FilteringConfig.CONSTRAINTS | {
         "density": Choice("gaussian", "flow", "none"),
         "decoding": Choice("robust", "faithful"),
         "hidden": Integer(1),
@@ -35,7 +34,7 @@ class AmcpConfig(FilteringConfig):
         "prefixes_per_set": Integer(0),
         "leftover_fraction": Number(0.0, 1.0),
     }
-    RENAMED: ClassVar[Mapping[str, str]] = FilteringConfig.RENAMED | {
+    RENAMED: ClassVar[dict[str, str]] = FilteringConfig.RENAMED | {
         "surprise_weight": "nll_weight",
         "moments": "prefixes_per_set",
         "strays": "leftover_fraction",

@@ -1,6 +1,5 @@
 """AMCP as a scikit-learn estimator."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
@@ -9,6 +8,7 @@ from coterie.amortized.amcp.config import AmcpConfig
 from coterie.amortized.amcp.network import AmcpModel
 from coterie.amortized.estimator import FilteringClusterer, ImageSize
 from coterie.amortized.filtering import UNLIMITED
+from coterie.nn.density import Density
 from coterie.nn.model import SetModel
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
@@ -56,7 +56,7 @@ class AMCP(FilteringClusterer):
 
     method: ClassVar[str] = "amcp"
     model_class: ClassVar[type[SetModel]] = AmcpModel
-    constraints: ClassVar[Mapping[str, Constraints]] = FilteringClusterer.constraints | {
+    constraints: ClassVar[dict[str, Constraints]] = FilteringClusterer.constraints | {
         "decoding": Choice("auto", "robust", "faithful"),
         "em_steps": (Integer(0), NONE),
         "update_previous": (BOOLEAN, NONE),
@@ -111,12 +111,12 @@ class AMCP(FilteringClusterer):
         **overrides
             Parameters that replace those of the paper.
         """
-        published = {"decoding": "faithful", "max_points": UNLIMITED, "architecture": "published"}
+        published: dict[str, Any] = {"decoding": "faithful", "max_points": UNLIMITED, "architecture": "published"}
         return cls(**published | overrides)
 
     def _new_config(self, n_features: int, image: ImageSize | None) -> AmcpConfig:
         # Densities describe the points themselves, and images have too many pixels for that.
-        density = self.density if image is None else "none"
+        density: Density = self.density if image is None else "none"
         if self.architecture == "published":
             config = AmcpConfig.faithful(n_features, width=2 if image is None else 512, density=density)
             return replace(config, **self._input(image), filtering=self.filtering)

@@ -4,7 +4,8 @@ The E-step is a transport plan from points to references. Without constraints on
 with them, it is optimal transport. In both cases responsibilities are a softmax of scores plus one offset per
 reference, so that points that took no part can be assigned too.
 
-Letters: B sets, N points, K references, E width of an embedding, R width of a reference, G width of the state.
+Letters: B sets, N points, K references, J = K + 1 (with the background), E width of an embedding,
+R width of a reference, G width of the state.
 """
 
 from collections.abc import Callable
@@ -134,7 +135,7 @@ class Coupled(NamedTuple):
     """Output of coupling: initial references, that of the new cluster first, then those found before."""
 
     reference: Float[Tensor, "B K R"]
-    proportion: Float[Tensor, "B K+1"]
+    proportion: Float[Tensor, "B J"]
     """Proportions of the references and, last, of the background."""
     background: Float[Tensor, "B 1 E"]
     """Centre of the remaining points."""
@@ -182,7 +183,7 @@ class IntraClusterMixing(nn.Module):
         decoded: Tensor = self.decoder(torch.sigmoid(reference))
         return torch.sigmoid(decoded)
 
-    def pair_logits(self, x: Float[Tensor, "B N E"], mixed: Mixed) -> Float[Tensor, "B N K+1"]:
+    def pair_logits(self, x: Float[Tensor, "B N E"], mixed: Mixed) -> Float[Tensor, "B N J"]:
         """Compute the scores, with offsets, of every point with every reference and, last, with the background."""
         broad = softplus(self.flatness) * quadratic_scores(x, mixed.background) + mixed.level.unsqueeze(2)
         return torch.cat((self.pair_scores(x, mixed.mean) + mixed.offset.unsqueeze(1), broad), dim=2)
@@ -283,7 +284,7 @@ class Membership(nn.Module):
         self.rest = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 1))
 
     def forward(
-        self, x: Float[Tensor, "B N E"], pair_logits: Float[Tensor, "B N K+1"], mixed: Mixed
+        self, x: Float[Tensor, "B N E"], pair_logits: Float[Tensor, "B N J"], mixed: Mixed
     ) -> Float[Tensor, "B N"]:
         """Compute membership logits from the scores of the references and the background."""
         margin = pair_logits[..., :1] - pair_logits[..., 1:].logsumexp(dim=2, keepdim=True)

@@ -1,6 +1,5 @@
 """Configuration of a DAC network."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
 
@@ -14,7 +13,7 @@ from coterie.validation import BOOLEAN, Choice, Constraints, Integer, Number
 class DacConfig(FilteringConfig):
     """Configuration of a DAC network; the defaults are ours, ``faithful`` gives the published ones."""
 
-    CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = FilteringConfig.CONSTRAINTS | {
+    CONSTRAINTS: ClassVar[dict[str, Constraints]] = FilteringConfig.CONSTRAINTS | {
         "anchor_position": Choice("input", "latent"),
         "anchoring": Choice("shown", "compared"),
         "anchors": Integer(1),
@@ -29,7 +28,7 @@ class DacConfig(FilteringConfig):
         "threshold": Number(0.0, 1.0, exclusive=True),
         "local_moves": BOOLEAN,
     }
-    RENAMED: ClassVar[Mapping[str, str]] = FilteringConfig.RENAMED | {"cut": "threshold", "climb": "local_moves"}
+    RENAMED: ClassVar[dict[str, str]] = FilteringConfig.RENAMED | {"cut": "threshold", "climb": "local_moves"}
 
     anchor_position: Literal["input", "latent"] = "input"
     """Whether points attend to the anchor before the encoder (the authors' code) or after it (the paper)."""

@@ -1,6 +1,5 @@
 """DAC as a scikit-learn estimator."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, get_args
@@ -65,7 +64,7 @@ class DAC(FilteringClusterer):
 
     method: ClassVar[str] = "dac"
     model_class: ClassVar[type[SetModel]] = DacModel
-    constraints: ClassVar[Mapping[str, Constraints]] = FilteringClusterer.constraints | {
+    constraints: ClassVar[dict[str, Constraints]] = FilteringClusterer.constraints | {
         "decoding": Choice("auto", "robust", "kernel", "faithful"),
         "density": Choice(*get_args(Density)),
     }
@@ -112,7 +111,7 @@ class DAC(FilteringClusterer):
         **overrides
             Parameters that replace those of the paper.
         """
-        published = {
+        published: dict[str, Any] = {
             "decoding": "faithful",
             "max_points": UNLIMITED,
             "density": "gaussian",

@@ -127,11 +127,11 @@ class Catalogue:
     """Start of each class in that order."""
     count: Int[Tensor, " C"]
     """Number of members of each class."""
-    groups: tuple[Int[Tensor, " G"], ...]
+    groups: tuple[Int[Tensor, " _"], ...]
     """Classes of each group."""
 
     @classmethod
-    def of(cls, classes: Int[Tensor, " N"], groups: Int[Tensor, " N"]) -> "Catalogue":
+    def of(cls, classes: Int[Tensor, " _"], groups: Int[Tensor, " _"]) -> "Catalogue":
         """Sort elements by group and class; the same class number in two groups is two classes."""
         if len(classes) != len(groups) or len(classes) == 0:
             raise InputError(
@@ -291,8 +291,8 @@ class Distortion:
     def __post_init__(self) -> None:
         if not (0 <= self.max_degrees <= 180 and 0 <= self.max_stretch < 1 and 0 <= self.max_shift < 1):
             raise ConfigError(
-                f"turn_by={self.turn_by} must be from 0 to 180, and stretched={self.stretched} and "
-                f"shifted={self.shifted} from 0 to below 1."
+                f"max_degrees={self.max_degrees} must be from 0 to 180, and max_stretch={self.max_stretch} and "
+                f"max_shift={self.max_shift} from 0 to below 1."
             )
 
     def apply(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
@@ -315,9 +315,9 @@ class ImageTasks:
 
     images: UInt8[Tensor, "M C H W"]
     """All images."""
-    classes: Int[Tensor, " M"]
+    classes: Int[Tensor, " _"]
     """Class of each image."""
-    groups: Int[Tensor, " M"]
+    groups: Int[Tensor, " _"]
     """Group of each image; the same class in two groups is two classes."""
     points: tuple[int, int] = (100, 100)
     """Smallest and largest number of images of a set; the same in one batch."""

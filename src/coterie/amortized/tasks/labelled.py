@@ -33,7 +33,7 @@ class ListedTasks:
     ``standardised`` standardises what is left.
     """
 
-    sets: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]
+    sets: Sequence[tuple[Float[Tensor, "_ D"], Int[Tensor, " _"]]]
     """Points and the cluster of each."""
     max_points: int = 300
     """Largest number of points of a sampled set."""
@@ -80,7 +80,7 @@ class ListedTasks:
         return x, labels
 
 
-def pad_tasks(tasks: Sequence[tuple[Float[Tensor, "N D"], Int[Tensor, " N"]]]) -> TaskBatch:
+def pad_tasks(tasks: Sequence[tuple[Float[Tensor, "_ D"], Int[Tensor, " _"]]]) -> TaskBatch:
     """Pad sets of different sizes to one batch."""
     longest = max(len(labels) for _, labels in tasks)
     x = torch.zeros((len(tasks), longest, tasks[0][0].shape[1]))

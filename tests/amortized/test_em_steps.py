@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator, Tensor
 
-from coterie.amortized.amcp.mixing import evidence_bound, expectation, gradient_step, quadratic_scores, weighted_means
+from coterie.amortized.amcp.mixing import e_step, evidence_bound, gradient_m_step, m_step, quadratic_scores
 
 ENOUGH = 200
 """Steps of transport after which hardly anything changes any more."""
@@ -56,10 +56,10 @@ def test_no_score_is_better_than_that_of_the_mean_itself() -> None:
 
 
 @given(**SIZES)
-def test_the_regular_step_is_a_softmax_of_scores_and_shares(n: int, k: int, d: int, seed: int) -> None:
+def test_the_regular_e_step_is_a_softmax_of_scores_and_proportions(n: int, k: int, d: int, seed: int) -> None:
     scores, share = d * normal(2, n, k, seed=seed), shares(2, k, seed=seed + 1)
     mass = (normal(2, n, seed=seed + 2) > -0.5).double()
-    responsibility, offset = expectation(scores, mass, share, 0)
+    responsibility, offset = e_step(scores, mass, share, 0)
     torch.testing.assert_close(offset, share.log())
     likelihood = scores.exp() * share.unsqueeze(1)
     expected = likelihood / likelihood.sum(dim=2, keepdim=True) * mass.unsqueeze(2)
@@ -68,26 +68,26 @@ def test_the_regular_step_is_a_softmax_of_scores_and_shares(n: int, k: int, d: i
 
 
 @pytest.mark.parametrize("transport_steps", [0, 10])
-def test_without_mass_or_share_there_is_no_responsibility(transport_steps: int) -> None:
+def test_zero_mass_or_proportion_gives_no_responsibility(transport_steps: int) -> None:
     scores, share = 50 * normal(2, 9, 4), shares(2, 4)
     share[0, 1] = 0.0
     share = share / share.sum(dim=1, keepdim=True)
     mass = torch.ones(2, 9, dtype=torch.float64)
     mass[1, ::2] = 0.0
-    responsibility, offset = expectation(scores, mass, share, transport_steps)
+    responsibility, offset = e_step(scores, mass, share, transport_steps)
     assert offset.isfinite().all()
     assert not responsibility[0, :, 1].any()
     assert not responsibility[1, ::2].any()
     torch.testing.assert_close(responsibility.sum(dim=2), mass)
-    alone, alone_offset = expectation(scores[1:, 1::2], mass[1:, 1::2], share[1:], transport_steps)
+    alone, alone_offset = e_step(scores[1:, 1::2], mass[1:, 1::2], share[1:], transport_steps)
     torch.testing.assert_close(responsibility[1:, 1::2], alone)
     torch.testing.assert_close(offset[1:], alone_offset)
 
 
 @given(**SIZES)
-def test_with_transport_references_get_their_shares(n: int, k: int, d: int, seed: int) -> None:
+def test_transport_gives_references_their_proportions(n: int, k: int, d: int, seed: int) -> None:
     scores, share = normal(n, d, seed=seed) @ normal(d, k, seed=seed + 1), shares(k, seed=seed + 2)
-    responsibility, offset = expectation(scores, everyone(scores), share, ENOUGH)
+    responsibility, offset = e_step(scores, everyone(scores), share, ENOUGH)
     torch.testing.assert_close(responsibility.mean(dim=0), share, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(responsibility.sum(dim=1), everyone(scores))
     # What was added is all that it takes to ask about a point.
@@ -97,12 +97,12 @@ def test_with_transport_references_get_their_shares(n: int, k: int, d: int, seed
 def test_points_count_by_their_masses() -> None:
     scores, share = normal(6, 3), shares(3)
     mass = torch.tensor([1.0, 2.0, 0.5, 0.0, 1.0, 3.0], dtype=torch.float64)
-    responsibility, _ = expectation(scores, mass, share, ENOUGH)
+    responsibility, _ = e_step(scores, mass, share, ENOUGH)
     torch.testing.assert_close(mass @ responsibility / mass.sum(), share)
     twice = torch.tensor([0, 1, 1, 4, 5, 5, 5])  # the same with masses of one
-    again, _ = expectation(scores[twice], torch.ones(7, dtype=torch.float64), share, ENOUGH)
+    again, _ = e_step(scores[twice], torch.ones(7, dtype=torch.float64), share, ENOUGH)
     whole = torch.tensor([1.0, 2.0, 0.0, 0.0, 1.0, 3.0], dtype=torch.float64)
-    torch.testing.assert_close(again, expectation(scores, whole, share, ENOUGH)[0][twice])
+    torch.testing.assert_close(again, e_step(scores, whole, share, ENOUGH)[0][twice])
 
 
 @given(**SIZES)
@@ -112,9 +112,9 @@ def test_the_bound_is_the_likelihood_after_a_regular_step_and_never_more(n: int,
     mass = everyone(scores)
     mass[n // 2 + 1 :] = 0.0
     likelihood = ((scores.exp() @ share).log() * mass).sum()
-    best = evidence_bound(scores, share, expectation(scores, mass, share, 0)[0])
+    best = evidence_bound(scores, share, e_step(scores, mass, share, 0)[0])
     torch.testing.assert_close(best, likelihood)
-    constrained = expectation(scores, mass, share, 10)[0]
+    constrained = e_step(scores, mass, share, 10)[0]
     anything = normal(n, k, seed=seed + 3).softmax(dim=1) * mass.unsqueeze(1)
     for other in (constrained, anything):
         assert evidence_bound(scores, share, other) <= likelihood + 1e-9
@@ -125,7 +125,7 @@ def test_the_bound_is_finite_where_nobody_is_responsible() -> None:
     share = torch.tensor([[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]], dtype=torch.float64)
     mass = torch.ones(2, 5, dtype=torch.float64)
     mass[1] = 0.0
-    bound = evidence_bound(scores, share, expectation(scores, mass, share, 0)[0])
+    bound = evidence_bound(scores, share, e_step(scores, mass, share, 0)[0])
     torch.testing.assert_close(bound[0], (scores[0].exp() @ share[0]).log().sum())
     assert bound[1] == 0
 
@@ -136,9 +136,9 @@ def test_expectation_and_maximisation_never_lower_the_bound(n: int, k: int, d: i
     bounds = []
     for _ in range(5):
         scores = quadratic_scores(x, mean)
-        responsibility, _ = expectation(scores, everyone(scores), share, 0)
+        responsibility, _ = e_step(scores, everyone(scores), share, 0)
         bounds.append(evidence_bound(scores, share, responsibility))
-        mean = weighted_means(x, responsibility, mean, PRESENT)
+        mean = m_step(x, responsibility, mean, PRESENT)
         bounds.append(bound_of(x, mean, share, responsibility))
     assert (torch.stack(bounds).diff() >= -1e-8).all()
 
@@ -149,8 +149,8 @@ def test_with_a_prior_what_never_falls_is_the_posterior(n: int, k: int, d: int, 
     mean, worth = prior, []
     for _ in range(5):
         scores = quadratic_scores(x, mean)
-        responsibility, _ = expectation(scores, everyone(scores), share, 0)
-        mean = weighted_means(x, responsibility, prior, strength)
+        responsibility, _ = e_step(scores, everyone(scores), share, 0)
+        mean = m_step(x, responsibility, prior, strength)
         worth.append(bound_of(x, mean, share, responsibility) - 0.5 * strength * (mean - prior).square().sum())
     assert (torch.stack(worth).diff() >= -1e-8).all()
 
@@ -159,7 +159,7 @@ def test_means_are_those_of_the_points_and_of_the_prior() -> None:
     x, prior = normal(2, 7, 3), normal(2, 2, 3, seed=1)
     weight = torch.zeros(2, 7, 2, dtype=torch.float64)
     weight[:, :4, 0] = 1.0
-    mean = weighted_means(x, weight, prior, 2.0)
+    mean = m_step(x, weight, prior, 2.0)
     torch.testing.assert_close(mean[:, 0], torch.cat((x[:, :4], prior[:, :1], prior[:, :1]), dim=1).mean(dim=1))
     torch.testing.assert_close(mean[:, 1], prior[:, 1])  # nobody's
 
@@ -175,7 +175,7 @@ def decoder(seed: int = 0) -> torch.nn.Module:
 @given(rate=st.floats(0.0, 2.0), **SIZES)
 def test_a_step_of_means_goes_part_of_the_way(n: int, k: int, d: int, seed: int, rate: float) -> None:
     x, mean, weight = normal(n, d, seed=seed), normal(k, d, seed=seed + 1), normal(n, k, seed=seed + 2).softmax(dim=1)
-    moved = gradient_step(lambda reference: reference, mean, x, weight, rate)
+    moved = gradient_m_step(lambda reference: reference, mean, x, weight, rate)
     residual = (weight.unsqueeze(2) * (x.unsqueeze(1) - mean)).sum(dim=0) / weight.sum(dim=0).unsqueeze(1)
     torch.testing.assert_close(moved, mean + rate * residual, atol=1e-9, rtol=1e-9)
 
@@ -184,7 +184,7 @@ def test_a_step_is_along_the_gradient_of_the_likelihood() -> None:
     x, reference, weight = normal(2, 8, 2), normal(2, 3, 3, seed=1).requires_grad_(), shares(2, 8, 3, seed=2)
     weight[1, :, 0] = 0.0
     decode = decoder()
-    moved = gradient_step(decode, reference, x, weight, 0.1)
+    moved = gradient_m_step(decode, reference, x, weight, 0.1)
     scores = quadratic_scores(x, decode(reference))
     (slope,) = torch.autograd.grad((weight * scores).sum(), reference)
     total = weight.sum(dim=1).unsqueeze(2)
@@ -199,16 +199,16 @@ def test_small_steps_do_not_lower_the_bound(seed: int) -> None:
     bounds = []
     for _ in range(4):
         scores = quadratic_scores(x, decode(reference))
-        responsibility, _ = expectation(scores, everyone(scores), share, 0)
+        responsibility, _ = e_step(scores, everyone(scores), share, 0)
         bounds.append(evidence_bound(scores, share, responsibility))
-        reference = gradient_step(decode, reference, x, responsibility, 1e-3)
+        reference = gradient_m_step(decode, reference, x, responsibility, 1e-3)
         bounds.append(bound_of(x, decode(reference), share, responsibility))
     assert (torch.stack(bounds).diff() >= -1e-9).all()
 
 
-def test_gradients_through_a_step_are_right() -> None:
+def test_gradients_of_one_step_pass_gradcheck() -> None:
     decode = decoder()
-    step = partial(gradient_step, decode, rate=0.5)
+    step = partial(gradient_m_step, decode, rate=0.5)
     inputs = (
         normal(2, 3).requires_grad_(),
         normal(5, 2, seed=1).requires_grad_(),
@@ -221,15 +221,15 @@ def test_gradients_through_a_step_are_right() -> None:
 
 
 @pytest.mark.parametrize("transport_steps", [0, 3])
-def test_gradients_through_expectation_and_maximisation_are_right(transport_steps: int) -> None:
+def test_gradients_of_em_pass_gradcheck(transport_steps: int) -> None:
     x, mean, share = normal(6, 2), normal(3, 2, seed=1), shares(3, seed=2)
     mass = torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)
 
     def unrolled(x: Tensor, prior: Tensor, share: Tensor) -> Tensor:
         mean = prior
         for _ in range(2):
-            responsibility, _ = expectation(quadratic_scores(x, mean), mass, share, transport_steps)
-            mean = weighted_means(x, responsibility, prior, 1.0)
+            responsibility, _ = e_step(quadratic_scores(x, mean), mass, share, transport_steps)
+            mean = m_step(x, responsibility, prior, 1.0)
         return mean
 
     assert torch.autograd.gradcheck(unrolled, [part.requires_grad_() for part in (x, mean, share)])

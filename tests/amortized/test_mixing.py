@@ -10,17 +10,17 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from coterie.amortized.amcp.mixing import (
     LEAST_TEMPERATURE,
+    Coupled,
     InterClusterCoupling,
     IntraClusterMixing,
     Membership,
     Mixed,
-    PairScores,
-    Proposal,
+    PairwiseScores,
+    e_step,
     evidence_bound,
-    expectation,
     feed_forward,
+    m_step,
     quadratic_scores,
-    weighted_means,
 )
 from coterie.errors import ConfigError
 from coterie.nn.attention import ISAB, AttentionConfig
@@ -72,17 +72,17 @@ def points(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(shape, generator=seeded(seed), dtype=torch.float64)
 
 
-def a_proposal(sets: int = 2, k: int = 3, seed: int = 3) -> Proposal:
-    return Proposal(
+def a_coupled(sets: int = 2, k: int = 3, seed: int = 3) -> Coupled:
+    return Coupled(
         reference=points(sets, k, WIDTH, seed=seed),
-        share=points(sets, k + 1, seed=seed + 1).softmax(dim=1),
+        proportion=points(sets, k + 1, seed=seed + 1).softmax(dim=1),
         background=points(sets, 1, WIDTH, seed=seed + 2),
         level=points(sets, 1, seed=seed + 3),
         state=points(sets, HIDDEN, seed=seed + 4),
     )
 
 
-def assert_same(left: Proposal | Mixed, right: Proposal | Mixed) -> None:
+def assert_same(left: Coupled | Mixed, right: Coupled | Mixed) -> None:
     torch.testing.assert_close(left._asdict(), right._asdict(), atol=1e-9, rtol=1e-9)
 
 
@@ -90,7 +90,7 @@ def test_the_inducing_half_of_an_isab_is_transport_with_one_constraint() -> None
     """AMCP's appendix, Eq. 20 to 25: linear kernel, references that each get 1/k, and a temperature of √d."""
     n, k = 9, 4
     x, reference = points(1, n, WIDTH), points(1, k, WIDTH, seed=2)
-    kernel = known(PairScores(WIDTH, "linear"))
+    kernel = known(PairwiseScores(WIDTH, "linear"))
     assert kernel.map is not None
     with torch.no_grad():
         kernel.log_temperature.fill_(math.log(math.sqrt(WIDTH) - LEAST_TEMPERATURE))
@@ -100,7 +100,7 @@ def test_the_inducing_half_of_an_isab_is_transport_with_one_constraint() -> None
     weight = ((reference @ mapped.mT) / math.sqrt(WIDTH)).exp()
     by_hand = weight / weight.sum(dim=2, keepdim=True) @ mapped
     torch.testing.assert_close(moved, by_hand, atol=1e-12, rtol=1e-10)
-    torch.testing.assert_close(moved, weighted_means(mapped, plan, reference, 0.0), atol=1e-12, rtol=1e-10)
+    torch.testing.assert_close(moved, m_step(mapped, plan, reference, 0.0), atol=1e-12, rtol=1e-10)
     theirs = scaled_dot_product_attention(reference, mapped, mapped)
     torch.testing.assert_close(moved, theirs, atol=1e-12, rtol=1e-10)
 
@@ -121,48 +121,52 @@ def test_the_inducing_half_of_an_isab_is_transport_with_one_constraint() -> None
 
 @EACH_KIND
 @EACH_E_STEP
-def test_without_steps_the_proposal_is_the_reference(kind: dict[str, Any], transport_steps: int) -> None:
-    mixing, proposal, x = make_mixing(**kind), a_proposal(), points(2, 9, WIDTH)
+def test_without_steps_references_stay_where_coupling_put_them(kind: dict[str, Any], transport_steps: int) -> None:
+    mixing, coupled, x = make_mixing(**kind), a_coupled(), points(2, 9, WIDTH)
     with torch.no_grad():
-        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), proposal, steps=0, transport_steps=transport_steps)
-        torch.testing.assert_close(mixed.mean, mixing.decode(proposal.reference), atol=0, rtol=0)
+        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), coupled, steps=0, transport_steps=transport_steps)
+        torch.testing.assert_close(mixed.mean, mixing.decode(coupled.reference), atol=0, rtol=0)
     if not transport_steps:
-        torch.testing.assert_close(mixed.offset, proposal.share[:, :-1].log())
-        torch.testing.assert_close(mixed.level, proposal.level + proposal.share[:, -1:].log())
-    assert mixed.state is proposal.state
+        torch.testing.assert_close(mixed.offset, coupled.proportion[:, :-1].log())
+        torch.testing.assert_close(mixed.level, coupled.level + coupled.proportion[:, -1:].log())
+    assert mixed.state is coupled.state
 
 
 @EACH_E_STEP
 def test_steps_are_those_of_expectation_and_maximisation(transport_steps: int) -> None:
     mixing = make_mixing(prior_strength=0.7)
-    proposal, x = a_proposal(), points(2, 9, WIDTH)
+    coupled, x = a_coupled(), points(2, 9, WIDTH)
     with torch.no_grad():
         mixing.pair_scores.log_temperature.fill_(0.3)
         flatness = math.log1p(math.exp(float(mixing.flatness)))
-        mean, mass = proposal.reference, torch.ones(2, 9, dtype=torch.float64)
+        mean, mass = coupled.reference, torch.ones(2, 9, dtype=torch.float64)
         for step in range(4):
             near = quadratic_scores(x, mean) / (math.exp(0.3) + LEAST_TEMPERATURE)
-            broad = flatness * quadratic_scores(x, proposal.background) + proposal.level.unsqueeze(2)
-            belonging, offset = expectation(torch.cat((near, broad), dim=2), mass, proposal.share, transport_steps)
+            broad = flatness * quadratic_scores(x, coupled.background) + coupled.level.unsqueeze(2)
+            belonging, offset = e_step(torch.cat((near, broad), dim=2), mass, coupled.proportion, transport_steps)
             if step < 3:
-                mean = weighted_means(x, belonging[..., :-1], proposal.reference, 0.7)
-        mixed = mixing(x, mass.bool(), proposal, steps=3, transport_steps=transport_steps)
-        asked = mixing.claims(x, mixed).softmax(dim=2)
+                mean = m_step(x, belonging[..., :-1], coupled.reference, 0.7)
+        mixed = mixing(x, mass.bool(), coupled, steps=3, transport_steps=transport_steps)
+        asked = mixing.pair_logits(x, mixed).softmax(dim=2)
     torch.testing.assert_close(mixed.mean, mean)
     torch.testing.assert_close(mixed.offset, offset[:, :-1])
-    torch.testing.assert_close(mixed.level, proposal.level + offset[:, -1:])
+    torch.testing.assert_close(mixed.level, coupled.level + offset[:, -1:])
     torch.testing.assert_close(asked, belonging)  # what is kept is enough to ask about any points
 
 
 def test_more_steps_never_lower_the_bound() -> None:
-    proposal, x = a_proposal(), 2 * points(2, 30, WIDTH)
+    coupled, x = a_coupled(), 2 * points(2, 30, WIDTH)
     everyone = torch.ones(2, 30, dtype=torch.bool)
     mixing, bounds = make_mixing(prior_strength=1e-9), []
     with torch.no_grad():
         for steps in range(7):
-            mixed = mixing(x, everyone, proposal, steps=steps, transport_steps=0)
-            plain = mixed._replace(offset=torch.zeros_like(mixed.offset), level=proposal.level)
-            bounds.append(evidence_bound(mixing.claims(x, plain), proposal.share, mixing.claims(x, mixed).softmax(2)))
+            mixed = mixing(x, everyone, coupled, steps=steps, transport_steps=0)
+            plain = mixed._replace(offset=torch.zeros_like(mixed.offset), level=coupled.level)
+            bounds.append(
+                evidence_bound(
+                    mixing.pair_logits(x, plain), coupled.proportion, mixing.pair_logits(x, mixed).softmax(2)
+                )
+            )
     gain = torch.stack(bounds).diff(dim=0)
     assert (gain >= -1e-8).all()
     assert (gain[0] > 1e-3).all()
@@ -179,21 +183,24 @@ def test_the_order_of_points_and_of_clusters_is_of_no_matter(kind: dict[str, Any
     order, renamed = torch.randperm(9, generator=seeded()), torch.tensor([2, 0, 1])
     everyone, steps = torch.ones_like(remaining), {"steps": 2, "transport_steps": transport_steps}
     with torch.no_grad():
-        proposal = coupling(x, remaining, found, share, None)
-        mixed = mixing(x, everyone, proposal, **steps)
-        logits = membership(x, mixing.claims(x, mixed), mixed)
+        coupled = coupling(x, remaining, found, share, None)
+        mixed = mixing(x, everyone, coupled, **steps)
+        logits = membership(x, mixing.pair_logits(x, mixed), mixed)
 
         moved = coupling(x[:, order], remaining[:, order], found, share, None)
-        assert_same(moved, proposal)
+        assert_same(moved, coupled)
         assert_same(mixing(x[:, order], everyone, moved, **steps), mixed)
         torch.testing.assert_close(
-            membership(x[:, order], mixing.claims(x[:, order], mixed), mixed), logits[:, order], atol=1e-9, rtol=1e-9
+            membership(x[:, order], mixing.pair_logits(x[:, order], mixed), mixed),
+            logits[:, order],
+            atol=1e-9,
+            rtol=1e-9,
         )
 
-        renamed_proposal = coupling(x, remaining, found[:, renamed], share[:, renamed], None)
-        other = mixing(x, everyone, renamed_proposal, **steps)
+        renamed_coupled = coupling(x, remaining, found[:, renamed], share[:, renamed], None)
+        other = mixing(x, everyone, renamed_coupled, **steps)
         torch.testing.assert_close(other.mean, mixed.mean[:, [0, *(renamed + 1)]], atol=1e-9, rtol=1e-9)
-        asked = membership(x, mixing.claims(x, other), other)
+        asked = membership(x, mixing.pair_logits(x, other), other)
     torch.testing.assert_close(asked, logits, atol=1e-9, rtol=1e-9)
 
 
@@ -209,16 +216,16 @@ def test_neither_masked_points_nor_empty_clusters_matter(kind: dict[str, Any], t
     share = torch.tensor([[0.25, 0.0, 0.3]], dtype=torch.float64)
     steps = {"steps": 2, "transport_steps": transport_steps}
     with torch.no_grad():
-        proposal = coupling(x, left, found, share, None)
-        mixed = mixing(x, there, proposal, **steps)
-        logits = membership(x, mixing.claims(x, mixed), mixed)
+        coupled = coupling(x, left, found, share, None)
+        mixed = mixing(x, there, coupled, **steps)
+        logits = membership(x, mixing.pair_logits(x, mixed), mixed)
 
         fewer, kept = x[:, there[0]], [0, 2]
         alone = coupling(fewer, left[:, there[0]], found[:, kept], share[:, kept], None)
         other = mixing(fewer, torch.ones(1, 8, dtype=torch.bool), alone, **steps)
-        asked = membership(fewer, mixing.claims(fewer, other), other)
-    torch.testing.assert_close(proposal.share[:, [0, 1, 3, 4]], alone.share, atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(proposal.state, alone.state, atol=1e-9, rtol=1e-9)
+        asked = membership(fewer, mixing.pair_logits(fewer, other), other)
+    torch.testing.assert_close(coupled.proportion[:, [0, 1, 3, 4]], alone.proportion, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(coupled.state, alone.state, atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(mixed.mean[:, [0, 1, 3]], other.mean, atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(logits[there], asked[0], atol=1e-9, rtol=1e-9)
 
@@ -238,9 +245,9 @@ def test_gradients_are_finite_and_reach_every_parameter(
     valid[2] = False  # a set of no points
     remaining = valid & (torch.arange(9) > 2)
     share = torch.tensor([[0.3, 0.0], [0.2, 0.4], [0.0, 0.0]], dtype=torch.float64)
-    proposal = coupling(x, remaining, points(3, 2, WIDTH, seed=2), share, x[:, 4:5] if anchored else None)
-    mixed = mixing(x, valid, proposal, steps=2, transport_steps=transport_steps)
-    logits = membership(x, mixing.claims(x, mixed), mixed)
+    coupled = coupling(x, remaining, points(3, 2, WIDTH, seed=2), share, x[:, 4:5] if anchored else None)
+    mixed = mixing(x, valid, coupled, steps=2, transport_steps=transport_steps)
+    logits = membership(x, mixing.pair_logits(x, mixed), mixed)
     assert logits.isfinite().all()
     parameters = {
         name: value
@@ -254,16 +261,16 @@ def test_gradients_are_finite_and_reach_every_parameter(
         assert slope.any(), name
 
 
-def test_found_clusters_keep_their_shares_and_the_rest_is_divided() -> None:
+def test_found_clusters_keep_their_proportions_and_the_rest_is_divided() -> None:
     coupling = make_coupling()
     share = torch.tensor([[0.2, 0.5], [0.0, 0.0], [0.6, 0.4]], dtype=torch.float64)
     remaining = torch.ones(3, 6, dtype=torch.bool)
     with torch.no_grad():
-        proposal = coupling(points(3, 6, WIDTH), remaining, points(3, 2, WIDTH, seed=2), share, None)
-    torch.testing.assert_close(proposal.share.sum(dim=1), torch.ones(3, dtype=torch.float64))
-    torch.testing.assert_close(proposal.share[:, 1:3], share)
-    assert (proposal.share[:2, [0, 3]] > 0).all()
-    torch.testing.assert_close(proposal.share[2, [0, 3]], torch.zeros(2, dtype=torch.float64))
+        coupled = coupling(points(3, 6, WIDTH), remaining, points(3, 2, WIDTH, seed=2), share, None)
+    torch.testing.assert_close(coupled.proportion.sum(dim=1), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(coupled.proportion[:, 1:3], share)
+    assert (coupled.proportion[:2, [0, 3]] > 0).all()
+    torch.testing.assert_close(coupled.proportion[2, [0, 3]], torch.zeros(2, dtype=torch.float64))
 
 
 def test_what_is_proposed_lies_among_the_points_that_are_left_or_is_the_anchor() -> None:
@@ -280,7 +287,7 @@ def test_what_is_proposed_lies_among_the_points_that_are_left_or_is_the_anchor()
 
 def test_coupling_by_anchors_needs_anchors() -> None:
     x, everyone = points(2, 6, WIDTH), torch.ones(2, 6, dtype=torch.bool)
-    with pytest.raises(ConfigError, match="one anchor for each set"):
+    with pytest.raises(ConfigError, match="an anchor for each set"):
         make_coupling(anchored=True)(x, everyone, x[:, :1], torch.zeros(2, 1, dtype=torch.float64), None)
 
 
@@ -293,15 +300,15 @@ def test_membership_begins_as_responsibility() -> None:
         last.weight.zero_()
         last.bias.zero_()
         x = points(2, 9, WIDTH)
-        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), a_proposal(), steps=2, transport_steps=0)
-        claims = mixing.claims(x, mixed)
-        chance = membership(x, claims, mixed).sigmoid()
-    torch.testing.assert_close(chance, claims.softmax(dim=2)[..., 0])
+        mixed = mixing(x, torch.ones(2, 9, dtype=torch.bool), a_coupled(), steps=2, transport_steps=0)
+        pair_logits = mixing.pair_logits(x, mixed)
+        chance = membership(x, pair_logits, mixed).sigmoid()
+    torch.testing.assert_close(chance, pair_logits.softmax(dim=2)[..., 0])
 
 
 def test_scores_are_over_a_temperature_and_the_neural_kernel_adds_to_the_distance() -> None:
     x, mean = points(2, 6, WIDTH), points(2, 3, WIDTH, seed=2)
-    plain, neural = known(PairScores(WIDTH, "quadratic")), known(PairScores(WIDTH, "neural"))
+    plain, neural = known(PairwiseScores(WIDTH, "quadratic")), known(PairwiseScores(WIDTH, "neural"))
     assert neural.bend is not None
     with torch.no_grad():
         assert not torch.allclose(neural(x, mean), plain(x, mean))

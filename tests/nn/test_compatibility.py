@@ -63,7 +63,7 @@ def test_one_entry_by_hand() -> None:
 
 
 @pytest.mark.parametrize("block", [1, 50, 1 << 21])
-def test_gradients_are_right(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_pass_gradcheck(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compatibility, "BLOCK_ELEMENTS", block)
     inputs = (normal(2, 3, 4), normal(2, 5, 4, seed=1), normal(4, seed=2))
     assert torch.autograd.gradcheck(additive_compatibility, [value.requires_grad_() for value in inputs])

@@ -98,12 +98,12 @@ def test_no_gap_and_no_structure_are_one_cluster(n: int) -> None:
 
 
 def test_eigengap_keeps_to_the_most() -> None:
-    assert eigengap(blocks(3, 3, 3, 3), most=4) == 4
-    assert eigengap(blocks(3, 3, 3, 3), most=100) == 4
-    assert eigengap(blocks(3, 3, 3, 3), most=3) <= 3
-    assert eigengap(blocks(3, 3, 3, 3), most=1) == 1
-    with pytest.raises(InputError, match="most=0"):
-        eigengap(blocks(3, 3), most=0)
+    assert eigengap(blocks(3, 3, 3, 3), max_clusters=4) == 4
+    assert eigengap(blocks(3, 3, 3, 3), max_clusters=100) == 4
+    assert eigengap(blocks(3, 3, 3, 3), max_clusters=3) <= 3
+    assert eigengap(blocks(3, 3, 3, 3), max_clusters=1) == 1
+    with pytest.raises(InputError, match="max_clusters=0"):
+        eigengap(blocks(3, 3), max_clusters=0)
 
 
 @pytest.mark.parametrize("name", ["blocks", "ones", "identity", "noisy"])
@@ -117,7 +117,7 @@ def test_lanczos_finds_the_same_and_always_the_same(name: str, monkeypatch: pyte
     affinity = normalised_affinity(kernel)
     expected, number = leading_eigenvalues(affinity, 12), eigengap(kernel)
     monkeypatch.setattr(spectral, "EXACT_UP_TO", 100)
-    monkeypatch.setattr(spectral, "LANCZOS_MOST", 20)
+    monkeypatch.setattr(spectral, "LANCZOS_CLUSTERS", 20)
     torch.testing.assert_close(leading_eigenvalues(affinity, 12), expected, atol=1e-8, rtol=0)
     first, second = leading_eigenvectors(affinity, 12), leading_eigenvectors(affinity, 12)
     assert torch.equal(first, second)
@@ -126,7 +126,7 @@ def test_lanczos_finds_the_same_and_always_the_same(name: str, monkeypatch: pyte
 
 
 def test_lanczos_is_used_for_many_points() -> None:
-    assert eigengap(blocks(900, 700, 300, 150), most=6) == 4
+    assert eigengap(blocks(900, 700, 300, 150), max_clusters=6) == 4
 
 
 def test_embedding_is_scikit_learns() -> None:
@@ -174,7 +174,7 @@ def test_every_cluster_gets_a_point(k: int) -> None:
 
 def test_a_centre_without_points_gets_the_farthest() -> None:
     distances = torch.tensor([[0.0, 9.0, 99.0], [4.0, 9.0, 99.0], [1.0, 9.0, 99.0], [9.0, 5.0, 99.0]])
-    assert spectral._without_empty(distances).tolist() == [0, 2, 0, 1]
+    assert spectral._fill_empty(distances).tolist() == [0, 2, 0, 1]
 
 
 def test_labels_are_numbered_by_size_and_one_point_is_one_cluster() -> None:
@@ -191,8 +191,8 @@ def test_same_seed_same_labels_and_the_kernel_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize("k", [0, 4])
-def test_refuses_a_number_that_cannot_be(k: int) -> None:
-    with pytest.raises(InputError, match=f"3 points cannot be grouped into {k} clusters; ask for 1 to 3"):
+def test_impossible_numbers_of_clusters_are_rejected(k: int) -> None:
+    with pytest.raises(InputError, match=f"3 points cannot form {k} clusters; ask for 1 to 3"):
         spectral_labels(torch.ones(3, 3), k, generator())
     with pytest.raises(InputError, match="restarts=0"):
         spectral_labels(torch.ones(3, 3), 2, generator(), restarts=0)

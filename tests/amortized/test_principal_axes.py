@@ -11,7 +11,7 @@ from sklearn.decomposition import PCA
 from torch import Generator, Tensor
 from torch.nn.functional import pad
 
-from coterie.amortized.filtering import Frames, principal_frames
+from coterie.amortized.filtering import PrincipalAxes, principal_axes
 
 SHAPES = [(9, 4), (40, 5), (6, 6), (5, 12)]
 """Points and numbers of a point: products are of the numbers in all but the last, and there of the points."""
@@ -28,13 +28,13 @@ def points(sets: int, n: int, width: int, seed: int = 0) -> Tensor:
     return x.exp() @ mixed + 10.0
 
 
-def frames_of(x: Tensor, count: int) -> Frames:
-    return principal_frames(x, torch.ones(x.shape[:2], dtype=torch.bool), count)
+def frames_of(x: Tensor, count: int) -> PrincipalAxes:
+    return principal_axes(x, torch.ones(x.shape[:2], dtype=torch.bool), count)
 
 
 def seen(x: Tensor, count: int) -> Tensor:
     """Points as seen from the frames of their sets."""
-    return frames_of(x, count).coordinates(x)
+    return frames_of(x, count).project(x)
 
 
 def turned(x: Tensor, seed: int = 3) -> Tensor:
@@ -72,8 +72,8 @@ def test_both_ways_to_find_directions_agree(n: int) -> None:
     x = points(2, 5, 12)
     valid = torch.ones((2, 5), dtype=torch.bool)
     more, there = pad(x, (0, 0, 0, n - 5), value=77.0), pad(valid, (0, n - 5))
-    few, many = principal_frames(x, valid, 3), principal_frames(more, there, 3)
-    torch.testing.assert_close(many.middle, few.middle)
+    few, many = principal_axes(x, valid, 3), principal_axes(more, there, 3)
+    torch.testing.assert_close(many.centre, few.centre)
     torch.testing.assert_close(many.axes, few.axes, atol=1e-9, rtol=1e-6)
 
 
@@ -85,10 +85,10 @@ def test_padding_and_arrangement_change_nothing(n: int, width: int) -> None:
     for fill in (0.0, -1e4):
         padded, there = x.new_full((2, n + 4, width), fill), torch.zeros((2, n + 4), dtype=torch.bool)
         padded[:, place], there[:, place] = x, True
-        found = principal_frames(padded, there, 3)
-        torch.testing.assert_close(found.middle, frames.middle)
+        found = principal_axes(padded, there, 3)
+        torch.testing.assert_close(found.centre, frames.centre)
         torch.testing.assert_close(found.axes, frames.axes, atol=1e-9, rtol=1e-6)  # signs included
-        torch.testing.assert_close(found.coordinates(padded)[:, place], frames.coordinates(x), atol=1e-8, rtol=1e-6)
+        torch.testing.assert_close(found.project(padded)[:, place], frames.project(x), atol=1e-8, rtol=1e-6)
 
 
 def test_sets_do_not_see_each_other() -> None:
@@ -129,10 +129,10 @@ def test_sets_that_extend_nowhere_are_seen_as_zeros(width: int) -> None:
     valid = torch.ones((2, 9), dtype=torch.bool)
     valid[1, 1:] = False  # a point alone
     for there in (valid, torch.zeros_like(valid)):
-        frames = principal_frames(x, there, 2)
+        frames = principal_axes(x, there, 2)
         assert not frames.axes.any()
-        assert frames.middle.isfinite().all()
-        assert not frames.coordinates(x).any()
+        assert frames.centre.isfinite().all()
+        assert not frames.project(x).any()
 
 
 @pytest.mark.parametrize("value", [0.1, 3.3, 1e3 / 7])
@@ -140,39 +140,39 @@ def test_equal_points_whose_mean_is_rounded_are_seen_as_zeros(value: float) -> N
     assert not seen(torch.full((1, 40, 5), value), 3).any()
 
 
-def test_the_order_of_points_does_not_matter_to_sets_that_are_alike_on_both_sides() -> None:
+def test_axes_of_symmetric_sets_do_not_depend_on_the_order_of_points() -> None:
     for seed in range(9):
         half = torch.randn((1, 2, 6), generator=seeded(seed))
         x = torch.cat((half, -half), dim=1) + 1.0
         torch.testing.assert_close(seen(x.flip(1), 2).flip(1), seen(x, 2), atol=1e-3, rtol=1e-3)
 
 
-def test_frames_are_mirrored_and_nothing_else() -> None:
+def test_flips_change_signs_only() -> None:
     x = points(40, 9, 5)
     frames = frames_of(x, 3)
-    mirrored = frames.mirrored(seeded())
-    assert mirrored.middle is frames.middle
+    mirrored = frames.flip_at_random(seeded())
+    assert mirrored.centre is frames.centre
     signs = mirrored.axes / frames.axes
     assert torch.equal(signs, signs[:, :1].expand_as(signs))  # an axis as a whole
     assert set(signs.flatten().tolist()) == {-1.0, 1.0}
     chosen = {tuple(row) for row in signs[:, 0].tolist()}
     assert len(chosen) == 8  # all ways to mirror three axes, each set in its own
-    torch.testing.assert_close(mirrored.coordinates(x), frames.coordinates(x) * signs[:, :1])
+    torch.testing.assert_close(mirrored.project(x), frames.project(x) * signs[:, :1])
 
 
 @pytest.mark.usefixtures("untouched_random_state")
-def test_how_frames_are_mirrored_is_drawn_from_the_generator() -> None:
+def test_flips_are_seeded_by_the_generator() -> None:
     frames = frames_of(points(20, 9, 5), 3)
-    first, again, other = (frames.mirrored(seeded(seed)).axes for seed in (0, 0, 1))
+    first, again, other = (frames.flip_at_random(seeded(seed)).axes for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
 
-def test_the_gradient_of_coordinates_takes_the_frame_as_it_is() -> None:
+def test_gradients_treat_the_axes_as_constants() -> None:
     x = points(1, 9, 4).requires_grad_()
     frames = frames_of(x, 2)
     assert not frames.axes.requires_grad
-    frames.coordinates(x)[0, 3, 1].backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+    frames.project(x)[0, 3, 1].backward()  # type: ignore[no-untyped-call]  # torch leaves it untyped
     assert x.grad is not None
     torch.testing.assert_close(x.grad[0, 3], frames.axes[0, :, 1])
     assert math.isclose(float(x.grad.abs().sum()), float(x.grad[0, 3].abs().sum()))  # others have no part in it

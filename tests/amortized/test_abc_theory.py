@@ -1,0 +1,240 @@
+"""What attention does to sets, as the paper on attention-based clustering proves it, on our own blocks.
+
+Section 5: attention alone draws a set together. Proposition 2 and Corollary 1: with a skip connection, two groups that
+attend more to themselves than to each other move apart faster than either grows.
+"""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import nnls
+from torch import Generator, Tensor, nn
+
+from coterie.nn.attention import MAB, AttentionConfig
+
+SEEDS = st.integers(0, 2**31)
+
+
+def normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(shape, generator=Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def bare_block(width: int, compatibility: Any = "multiplicative") -> MAB:
+    """A block that is attention to the points themselves and a skip connection, and nothing else."""
+    config = AttentionConfig(
+        width, 1, layer_norm=False, scale="none", compatibility=compatibility, residual="input", feed_forward="linear"
+    )
+    block = MAB(width, width, config).double()
+    with torch.no_grad():
+        nn.init.eye_(block.value.weight)
+        for unused in (block.value.bias, block.forward_map.weight, block.forward_map.bias):
+            unused.zero_()
+    return block
+
+
+def attended(x: Tensor, compatibility: str, seed: int, gain: float) -> Tensor:
+    """Attention without the skip connection, queries and keys by random maps."""
+    block = bare_block(x.shape[1], compatibility)
+    with torch.no_grad():
+        for place, part in enumerate((block.query, block.key)):
+            part.weight.copy_(gain * normal(*part.weight.shape, seed=seed + place))
+        if block.bend is not None:
+            block.bend.copy_(gain * normal(x.shape[1], seed=seed + 2))
+        moved: Tensor = block(x.unsqueeze(0), x.unsqueeze(0))[0] - x
+    return moved
+
+
+def diameter(x: Tensor) -> float:
+    return float(torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").max())
+
+
+def outside_hull(x: Tensor, corners: Tensor) -> float:
+    """How far the points are from mixtures of the corners with weights that sum to one, at most."""
+    system = torch.cat([corners.T, torch.ones((1, len(corners)), dtype=torch.float64)]).numpy()
+    return max(float(nnls(system, np.append(point.numpy(), 1.0))[1]) for point in x)
+
+
+@given(st.sampled_from(["multiplicative", "additive"]), st.integers(2, 12), st.integers(1, 4), st.floats(0, 3), SEEDS)
+def test_attention_stays_within_the_convex_hull_and_draws_together(
+    compatibility: str, n: int, width: int, gain: float, seed: int
+) -> None:
+    x = normal(n, width, seed=seed)
+    result = attended(x, compatibility, seed, gain)
+    assert outside_hull(result, x) < 1e-8
+    assert diameter(result) <= diameter(x) * (1 + 1e-12)
+
+
+@given(st.integers(2, 10), st.integers(1, 4), SEEDS, st.floats(0, 4))
+def test_any_compatibility_shrinks_the_diameter(n: int, width: int, seed: int, spread: float) -> None:
+    """Two rows of weights w and v give points Σ w_i v_j (x_i - x_j) apart, where the terms with i = j are nothing.
+
+    So the diameter shrinks by the least overlap Σ w_i v_i of two rows at least, which is positive if all weights are.
+    """
+    x = normal(n, width, seed=seed)
+    weights = (spread * normal(n, n, seed=seed + 1)).softmax(dim=1)
+    result = weights @ x
+    overlap = float((weights @ weights.T).min())
+    assert overlap > 0
+    assert outside_hull(result, x) < 1e-8
+    assert diameter(result) <= (1 - overlap) * diameter(x) + 1e-12
+
+
+def test_equal_points_stay_where_they_are() -> None:
+    x = torch.full((5, 3), 0.7, dtype=torch.float64)
+    torch.testing.assert_close(attended(x, "additive", 0, 2.0), x)
+
+
+@pytest.mark.parametrize("compatibility", ["multiplicative", "additive"])
+def test_repeated_attention_makes_one_point_of_a_set(compatibility: str) -> None:
+    """Which is why blocks need their skip connections."""
+    x = normal(8, 3, seed=0)
+    sizes = [diameter(x)]
+    for _ in range(30):
+        x = attended(x, compatibility, 0, 0.3)
+        sizes.append(diameter(x))
+    assert all(later < earlier for earlier, later in pairwise(sizes) if earlier > 1e-12)
+    assert sizes[-1] < 1e-3 * sizes[0]
+
+
+class Groups:
+    """Two groups of n and m points, and weights as in Proposition 2.
+
+    Within the first group alpha, within the second beta, between them gamma, of each point to itself delta. As all rows
+    sum to one, alpha and gamma leave no choice of the others.
+    """
+
+    def __init__(self, n: int, m: int, alpha: float, gamma: float, seed: int = 0) -> None:
+        self.n, self.m, self.alpha, self.gamma = n, m, alpha, gamma
+        self.delta = 1 - (n - 1) * alpha - m * gamma
+        self.beta = (1 - self.delta - n * gamma) / (m - 1)
+        self.x = normal(n + m, 3, seed=seed)
+
+    def is_as_assumed(self) -> bool:
+        """Whether all weights are positive, and the own one is the largest of a group."""
+        return min(self.alpha, self.beta, self.gamma) > 1e-4 and self.delta > max(self.alpha, self.beta) + 1e-4
+
+    def weights(self) -> Tensor:
+        first = torch.arange(self.n + self.m) < self.n
+        alpha, beta = torch.tensor([self.alpha, self.beta], dtype=torch.float64)
+        within = torch.where(first, alpha, beta)
+        weights = torch.where(first.unsqueeze(1) == first, within, self.gamma)
+        return weights.masked_fill(torch.eye(self.n + self.m, dtype=torch.bool), self.delta)
+
+    def moved(self, *, skip: bool) -> Tensor:
+        """The points after a block that knows nothing but these weights, which it gets as an adjacency."""
+        block = bare_block(3)
+        with torch.no_grad():
+            block.query.weight.zero_()
+            block.query.bias.zero_()
+            x = self.x.unsqueeze(0)
+            result: Tensor = block(x, x, None, self.weights().unsqueeze(0))[0]
+        return result if skip else result - self.x
+
+    def differences(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Between the points of each group, and between the groups' centroids."""
+        first, second = x[: self.n], x[self.n :]
+        return (
+            first.unsqueeze(0) - first.unsqueeze(1),
+            second.unsqueeze(0) - second.unsqueeze(1),
+            first.mean(dim=0) - second.mean(dim=0),
+        )
+
+    def factors(self, *, skip: bool) -> tuple[float, float, float]:
+        """What Proposition 2 says that these differences are multiplied by."""
+        more = 1 if skip else 0
+        return (
+            more + self.delta - self.alpha,
+            more + self.delta - self.beta,
+            more + 1 - (self.n + self.m) * self.gamma,
+        )
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Groups:
+    n, m = draw(st.integers(2, 7)), draw(st.integers(2, 7))
+    gamma = draw(st.floats(0.001, 1 / (n + m)))
+    alpha = draw(st.floats(0.001, 1 / n))
+    found = Groups(n, m, alpha, gamma, draw(SEEDS))
+    assume(found.is_as_assumed())
+    return found
+
+
+def known() -> Groups:
+    return Groups(4, 6, 0.12, 0.03)
+
+
+def test_known_weights() -> None:
+    one = known()
+    assert one.delta == pytest.approx(0.46)
+    assert one.beta == pytest.approx(0.084)
+    torch.testing.assert_close(one.weights().sum(dim=1), torch.ones(10, dtype=torch.float64))
+    assert one.factors(skip=True) == pytest.approx((1.34, 1.376, 1.7))
+
+
+@given(groups(), st.booleans())
+def test_proposition_2(one: Groups, skip: bool) -> None:
+    """With the skip connection; without it each factor is less by one (Appendix A.2)."""
+    torch.testing.assert_close(one.weights().sum(dim=1), torch.ones(one.n + one.m, dtype=torch.float64))
+    before, after = one.differences(one.x), one.differences(one.moved(skip=skip))
+    for earlier, later, factor in zip(before, after, one.factors(skip=skip), strict=True):
+        torch.testing.assert_close(later, factor * earlier, atol=1e-10, rtol=1e-10)
+
+
+@given(groups())
+def test_the_coefficient_of_the_second_centroid(one: Groups) -> None:
+    """The last step of the proof, in which the paper has a slip.
+
+    It prints c_1' - c_2' = (1 + delta + (n - 1) alpha - n gamma) c_1 - (1 + delta + (m - 1) beta - n gamma) c_2. The
+    second coefficient must have m gamma instead, as the second group has m points. Only then are both coefficients
+    2 - (n + m) gamma, as the proof goes on to say; with n gamma they are not, unless n = m.
+    """
+    first, second = one.x[: one.n].mean(dim=0), one.x[one.n :].mean(dim=0)
+    of_first = 1 + one.delta + (one.n - 1) * one.alpha - one.n * one.gamma
+    of_second = 1 + one.delta + (one.m - 1) * one.beta - one.m * one.gamma
+    as_printed = 1 + one.delta + (one.m - 1) * one.beta - one.n * one.gamma
+    right = one.differences(one.moved(skip=True))[2]
+    torch.testing.assert_close(right, of_first * first - of_second * second, atol=1e-10, rtol=1e-10)
+    assert of_first == pytest.approx(of_second)
+    assert of_first == pytest.approx(2 - (one.n + one.m) * one.gamma)
+    assert as_printed - of_second == pytest.approx((one.m - one.n) * one.gamma)
+
+
+@given(groups())
+def test_corollary_1(one: Groups) -> None:
+    """The first group grows more slowly than the centroids part, if and only if alpha is above gamma; so the second."""
+    grows_first, grows_second, parts = one.factors(skip=True)
+    ratio = (2 - one.n * one.alpha - one.m * one.gamma) / (2 - one.n * one.gamma - one.m * one.gamma)
+    assert grows_first / parts == pytest.approx(ratio)
+    assume(min(abs(one.alpha - one.gamma), abs(one.beta - one.gamma)) > 1e-6)
+    assert (grows_first < parts) == (one.alpha > one.gamma)
+    assert (grows_second < parts) == (one.beta > one.gamma)
+    before, after = one.differences(one.x), one.differences(one.moved(skip=True))
+    first, second, centroids = (float(late.norm() / early.norm()) for early, late in zip(before, after, strict=True))
+    assert (first < centroids) == (one.alpha > one.gamma)
+    assert (second < centroids) == (one.beta > one.gamma)
+
+
+@given(groups())
+def test_with_a_skip_all_grow_and_without_it_all_shrink(one: Groups) -> None:
+    """Provided that groups attend more to themselves: otherwise the centroids may pass each other by."""
+    assume(one.gamma < min(one.alpha, one.beta))
+    assert all(factor > 1 for factor in one.factors(skip=True))
+    without = one.factors(skip=False)
+    assert all(0 < factor < 1 for factor in without)
+    assert without[0] < without[2], "a group contracts faster than the centroids come together"
+    assert without[1] < without[2]
+
+
+def test_repeated_blocks_separate_the_groups() -> None:
+    one = known()
+    apart = []
+    for _ in range(20):
+        first, _, centroids = one.differences(one.x)
+        apart.append(float(centroids.norm()) / float(first.norm(dim=2).max()))
+        one.x = one.moved(skip=True)
+    assert all(later > 1.2 * earlier for earlier, later in pairwise(apart))
