@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-import torch
 from scipy.special import expit
 from sklearn.metrics import adjusted_rand_score
-from threadpoolctl import threadpool_limits
 
 from coterie import Coterie
 from coterie.errors import InputError
@@ -119,20 +117,6 @@ def test_three_samples_find_the_blobs(many: tuple[Floats, npt.NDArray[np.int64]]
     np.testing.assert_array_equal(loaded.predict(X), model.labels_)
     assert (loaded.confidence_, loaded.notes_) == (model.confidence_, model.notes_)
     assert loaded.candidates_ == model.candidates_
-
-
-@pytest.mark.usefixtures("three_samples")
-def test_same_seed_same_vote_whatever_the_threads() -> None:
-    X = blobs(190, spread=2.5)[0]
-    first, before = fitted(X), torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        with threadpool_limits(2):
-            again = fitted(X)
-    finally:
-        torch.set_num_threads(before)
-    np.testing.assert_array_equal(again.probabilities_, first.probabilities_)
-    assert (again.candidates_, again.confidence_, again.notes_) == (first.candidates_, first.confidence_, first.notes_)
 
 
 @pytest.mark.usefixtures("three_samples")

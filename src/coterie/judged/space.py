@@ -242,12 +242,12 @@ class Modes:
         higher = np.arange(len(log_cores))
         order = np.argsort(log_lengths, kind="stable")
         for (first, second), level in zip(edges[order].tolist(), log_lengths[order].tolist(), strict=True):
-            high, low = _find_root(peak, first), _find_root(peak, second)
+            high, low = find_root(peak, first), find_root(peak, second)
             if heights[high] > heights[low]:
                 high, low = low, high
             prominence[low] = level - heights[low]
             peak[low] = higher[low] = high
-        prominence[_find_root(peak, 0)] = prominence.max()
+        prominence[find_root(peak, 0)] = prominence.max()
         return cls(prominence, higher)
 
     def leading(self, count: int, log_cores: Floats) -> Integers:
@@ -267,7 +267,7 @@ class Modes:
         return np.unique(target, return_inverse=True)[1]
 
 
-def _find_root(parent: list[int], row: int) -> int:
+def find_root(parent: list[int], row: int) -> int:
     """Follow the parents to the root, halving the path on the way."""
     while parent[row] != row:
         parent[row] = parent[parent[row]]

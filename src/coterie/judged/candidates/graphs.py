@@ -13,7 +13,7 @@ from scipy.sparse.linalg import eigsh
 from sklearn.cluster import HDBSCAN
 
 from coterie.judged.candidates.kmeans import improve_by_k_means
-from coterie.judged.space import Floats, Geometry, Integers, Labels, Modes
+from coterie.judged.space import Floats, Geometry, Integers, Labels, Modes, find_root
 
 _SMOOTHING = 5  # rank of the neighbour whose distance estimates the density at a row
 _MODE_SMOOTHING = 10  # modes need a smoother density
@@ -74,12 +74,6 @@ def genie_order(edges: Integers, gini: float) -> npt.NDArray[np.int64]:
     shortest = scan = 0
     scanned_for = 1
 
-    def find(row: int) -> int:
-        while root[row] != row:
-            root[row] = root[root[row]]
-            row = root[row]
-        return row
-
     # Each choice depends on the sizes that the last one left, hence a plain loop, over at most some 2,000 edges.
     for clusters in range(n, 1, -1):
         while taken[shortest]:
@@ -90,12 +84,12 @@ def genie_order(edges: Integers, gini: float) -> npt.NDArray[np.int64]:
             if smallest != scanned_for:
                 scan, scanned_for = shortest, smallest
             # Skipped edges touch no cluster of this size, nor will they later: merging only makes larger ones.
-            while taken[scan] or smallest not in {size[find(ends[scan][0])], size[find(ends[scan][1])]}:
+            while taken[scan] or smallest not in {size[find_root(root, end)] for end in ends[scan]}:
                 scan += 1
             chosen = scan
         taken[chosen] = True
         order.append(chosen)
-        kept, gone = find(ends[chosen][0]), find(ends[chosen][1])
+        kept, gone = (find_root(root, end) for end in ends[chosen])
         differences += _merge_sizes(sizes, size[kept], size[gone])
         root[gone] = kept
         size[kept] += size[gone]
