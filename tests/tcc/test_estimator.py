@@ -176,6 +176,7 @@ def test_a_loaded_model_equals_the_saved_one(kind: str, request: pytest.FixtureR
     np.testing.assert_array_equal(loaded.transform(X[:5]), model.transform(X[:5]))
     np.testing.assert_array_equal(loaded.cluster_centers_, model.cluster_centers_)
     assert (loaded.history_, loaded.notes_) == (model.history_, model.notes_)
+    assert loaded.get_params() == model.get_params()
     weights = sum(value.numel() for value in model.model_.parameters())
     assert path.stat().st_size < 4 * weights + 40_000  # without queues
 
@@ -277,8 +278,9 @@ def test_progress_covers_all_stages(warm_up: float, capsys: pytest.CaptureFixtur
 
 
 def test_former_parameters_and_attributes_still_work() -> None:
-    with pytest.warns(FutureWarning, match="beginnings of TCC was renamed to restarts"):
-        model = quick(epochs=2, beginnings=2, settings={"width": 16, "memory": 8})
+    former: dict[str, Any] = {"beginnings": 2, "settings": {"width": 16, "memory": 8}}
+    with pytest.warns(FutureWarning, match="was renamed to restarts"):
+        model = quick(epochs=2, **former)
     model.fit(squares()[0])
     assert (model.restarts, model.model_.config.embedding_dim) == (2, 16)
     with pytest.warns(FutureWarning, match="prototypes_"):
@@ -289,7 +291,7 @@ def test_former_parameters_and_attributes_still_work() -> None:
     ("settings", "error", "message"),
     [
         ({"n_clusters": 61}, InputError, "n_clusters=61 is more than n_samples=60"),
-        ({"n_clusters": "auto"}, InputError, "give n_clusters as an integer"),
+        ({"n_clusters": "auto"}, InputError, "n_clusters='auto': TCC cannot find the number of clusters"),
         ({"n_clusters": 0}, InputError, "n_clusters=0"),
         ({"epochs": 0}, InputError, "epochs=0"),
         ({"warm_up": 1.5}, InputError, "warm_up=1.5"),

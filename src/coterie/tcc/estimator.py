@@ -107,8 +107,6 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
     history_ : dict of str to list of float
         Mean "loss" of each epoch, which rises when the cluster-level losses start; and "empty_clusters" and "imbalance"
         (0 if all clusters have the same size), evaluated up to 20 times.
-    model_ : TccModel
-        The trained network.
 
     Examples
     --------
@@ -217,7 +215,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
     def _fit(self, X: Any) -> None:
         n_clusters: Any = self.n_clusters
         if n_clusters == "auto":
-            raise InputError("TCC cannot find the number of clusters: give n_clusters as an integer, not 'auto'.")
+            raise InputError("n_clusters='auto': TCC cannot find the number of clusters. Give an integer.")
         table = self._read(_collect_images(X), reset=True)
         check_n_clusters(self.n_clusters, table.n_rows)
         if self.folder is not None and not isinstance(self.random_state, int | np.integer):
@@ -343,17 +341,26 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
 
     def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        card = {"model": to_dict(self.model_.config), "history": self.history_, "notes": list(self.notes_)}
+        card = {
+            "model": to_dict(self.model_.config),
+            "history": self.history_,
+            "notes": list(self.notes_),
+            "settings": None if self.settings is None else dict(self.settings),
+            "augmentations": None if self.augmentations is None else to_dict(self.augmentations),
+        }
         if self._resizer is not None:
             card["images"] = self._resizer.to_card()
         return {**self.model_.state_dict(), "means": self._means}, card
 
     def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+        self.settings = card.get("settings")
+        if card.get("augmentations") is not None:
+            self.augmentations = from_dict(Augmentations, card["augmentations"])
         device = device_from(self.device)
         self._means = tensors.pop("means").to(device)
         self.model_ = build(TccModel, TccConfig.from_values(card["model"]), Generator()).to(device)
         self.model_.load_state_dict(translate_former_keys(tensors))
-        images = card.get("images", card.get("pictures"))  # "pictures" in files of earlier versions
+        images = card.get("images", card.get("pictures"))  # the latter in files of earlier versions
         self._resizer = None if images is None else ImageResizer.from_card(images)
         self.history_ = {FORMER_HISTORY.get(name, name): values for name, values in card["history"].items()}
         self.notes_ = tuple(card["notes"])
