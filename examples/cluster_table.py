@@ -1,10 +1,10 @@
-"""Cluster a table from a file, say what was found, and write a report about it."""
+"""Cluster a table, list what was decided, and write a report: `python examples/cluster_table.py`."""
 
 from pathlib import Path
 
 import numpy as np
 
-from coterie import ClAM
+from coterie import Coterie
 from coterie.metrics import adjusted_rand_index
 from coterie.report.page import render_report
 from coterie.tables.readers import example_path, read_table
@@ -12,18 +12,18 @@ from coterie.tables.table import choose_columns
 
 
 def main() -> None:
-    # Any file will do: read_table("customers.csv"). The known groups are set aside, for comparison only.
+    # Use your own file with read_table("customers.csv"). The known classes are only used for comparison.
     chosen = choose_columns(read_table(example_path("wine")), truth="cultivar")
-    model = ClAM(random_state=0).fit(chosen.features)
+    model = Coterie(random_state=0).fit(chosen.features)
 
     print(f"{model.n_clusters_} clusters of {np.bincount(model.labels_).tolist()} rows")
     for note in (*model.table_.notes, *model.notes_):
         print(f"- {note}")
     if chosen.truth is not None:
-        print(f"agreement with the known groups (ARI): {adjusted_rand_index(chosen.truth, model.labels_):.2f}")
+        print(f"agreement with the known classes (ARI): {adjusted_rand_index(chosen.truth, model.labels_):.2f}")
 
-    least_sure = np.argsort(model.probabilities_.max(axis=1))[:3]
-    print(f"the rows that could most easily be elsewhere: {(least_sure + 1).tolist()}")
+    uncertain = np.argsort(model.probabilities_.max(axis=1))[:3]
+    print(f"least certain rows: {(uncertain + 1).tolist()}")
 
     page = render_report(model, chosen.features, title="Wines", source="wine.csv", truth=chosen.truth)
     Path("wine.html").write_text(page, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Fit once, save, and put new rows into the same clusters elsewhere."""
+"""Fit once, save the model, and assign new rows later: `python examples/save_and_predict.py`."""
 
 from pathlib import Path
 
@@ -6,6 +6,7 @@ import numpy as np
 from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
+import coterie
 from coterie import ClAM
 
 
@@ -14,18 +15,18 @@ def main() -> None:
     model = ClAM(n_clusters=3, random_state=0).fit(known)
 
     path = Path("iris.safetensors")
-    model.save(path, force=True)  # without force, a file that exists is not replaced
+    model.save(path, force=True)  # force replaces an existing file
     print(f"saved {path}, {path.stat().st_size} bytes")
 
-    # Elsewhere: one file has the prototypes and how columns became numbers. It holds no row of the data.
-    loaded = ClAM.load(path)
+    # In another program: the file has the prototypes and the encoding of the columns, but no rows of the data.
+    loaded = coterie.load(path)
     clusters = loaded.predict(new)
-    print(f"new rows in each cluster: {np.bincount(clusters, minlength=loaded.n_clusters_).tolist()}")
-    print(f"the same as before saving: {bool((clusters == model.predict(new)).all())}")
+    print(f"new rows per cluster: {np.bincount(clusters, minlength=loaded.n_clusters_).tolist()}")
+    print(f"same as before saving: {bool((clusters == model.predict(new)).all())}")
 
-    memberships = loaded.predict_proba(new).max(axis=1)
-    row = int(memberships.argmin())
-    print(f"the least sure: {new[row].tolist()}, in cluster {clusters[row]} with membership {memberships[row]:.2f}")
+    probabilities = loaded.predict_proba(new).max(axis=1)
+    row = int(probabilities.argmin())
+    print(f"least certain: {new[row].tolist()}, in cluster {clusters[row]} with probability {probabilities[row]:.2f}")
 
 
 if __name__ == "__main__":
