@@ -90,8 +90,8 @@ class NcpModel(SetModel):
     ) -> Float[Tensor, "B N"]:
         """Compute the log-probability of each label given those before it; padding must come last, and gets 0.
 
-        Nothing has to be drawn, so that there is no loop over the points: all clusters that ever were are computed at
-        once, each being an option that was taken at the point that joined it last.
+        Labels are known, so that there is no loop over the points: all states of all clusters are computed at once,
+        each as the option that was taken at the point that joined it last.
         """
         x, joined_by = self._read(x, valid)
         labels = by_appearance(labels, valid)
@@ -124,8 +124,8 @@ class NcpModel(SetModel):
         """Compute the negative log-likelihood of the labels per point, in random orders."""
         order = random_orders(batch.x, batch.valid, self.config.n_orders, generator)
         x, labels, valid = (_reorder(part, order) for part in (batch.x, batch.labels, batch.valid))
-        surprise = -self.log_prob(x, labels, valid).sum(dim=1) / valid.sum(dim=1).clamp(min=1)
-        return Loss(surprise.mean())
+        nll = -self.log_prob(x, labels, valid).sum(dim=1) / valid.sum(dim=1).clamp(min=1)
+        return Loss(nll.mean())
 
     @torch.no_grad()
     def cluster_sets(
@@ -133,8 +133,8 @@ class NcpModel(SetModel):
     ) -> list[Clustering]:
         """Sample labellings of each set in one random order of its points, and return the most probable."""
         order = random_orders(x, valid, 1, generator)
-        drawn, sums = self._draw(_reorder(x, order), _reorder(valid, order), generator)
-        labels = torch.empty_like(drawn).scatter_(1, order[:, 0], drawn)
+        sampled, sums = self._sample(_reorder(x, order), _reorder(valid, order), generator)
+        labels = torch.empty_like(sampled).scatter_(1, order[:, 0], sampled)
         return [_clustering(labels[i].masked_fill(~valid[i], -1), sums[i]) for i in range(len(x))]
 
     @torch.no_grad()
@@ -149,7 +149,7 @@ class NcpModel(SetModel):
         ]
         return torch.cat(parts)
 
-    def _draw(
+    def _sample(
         self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> tuple[Int[Tensor, "B N"], Float[Tensor, "B K H"]]:
         """Return the most probable labelling of each set, and the sums of its clusters."""
