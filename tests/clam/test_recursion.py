@@ -78,15 +78,6 @@ def test_one_prototype_has_a_closed_form(seed: int, steps: int) -> None:
     torch.testing.assert_close(end - memory.prototypes, (1 - 1 / steps) ** steps * (start - memory.prototypes))
 
 
-@given(seeds, betas, steps_taken)
-def test_each_step_covers_one_part_in_steps_of_the_way(seed: int, beta: float, steps: int) -> None:
-    memory = make_memory(seed, beta)
-    start = normal(2, 7, 5, seed=seed + 2)
-    first = am_recursion(start, memory.prototypes, memory.logits, steps)[1]
-    target = torch.softmax(memory.logits(start), dim=2) @ memory.prototypes
-    torch.testing.assert_close(steps * (first - start), target - start)
-
-
 @given(seeds, betas)
 def test_fixed_coordinates_do_not_change(seed: int, beta: float) -> None:
     memory = make_memory(seed, beta)
@@ -191,7 +182,7 @@ def test_gradient_equals_finite_differences(
 
 
 @given(seeds, steps_taken)
-def test_coefficients_and_fade_sum_to_one(seed: int, steps: int) -> None:
+def test_coefficients_and_residual_sum_to_one(seed: int, steps: int) -> None:
     gram = normal(2, 3, 4, 4, seed=seed)
     coefficients = recursion_coefficients(normal(2, 3, 4, 6, seed=seed + 1), None, gram @ gram.transpose(2, 3), steps)
     assert (coefficients >= 0).all()
@@ -224,8 +215,3 @@ def test_results_hold_no_denormal_numbers() -> None:
     logits = -torch.linspace(0.0, 100.0, 600).view(1, 1, 1, 600) * torch.arange(4.0).view(1, 1, 4, 1)
     coefficients = recursion_coefficients(logits, None, torch.zeros(1, 1, 4, 4), 3)
     assert not ((coefficients > 0) & (coefficients < torch.finfo(torch.float32).tiny)).any()
-
-
-@pytest.mark.parametrize(("steps", "left"), [(1, 0.0), (2, 0.25), (4, 0.31640625)])
-def test_fade(steps: int, left: float) -> None:
-    assert residual(steps) == left
