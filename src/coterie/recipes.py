@@ -78,7 +78,7 @@ class Recipe:
 
     name: str
     """Name of the checkpoint; the weights behind a name never change."""
-    summary: str
+    summary: str = field(compare=False)
     """One sentence about what the weights are for."""
     method: str
     model: Any
