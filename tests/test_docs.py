@@ -62,7 +62,7 @@ def test_commands_in_the_readme_print_what_it_shows(
     printed, verdict = _apart_from_the_verdict(capsys.readouterr().out)
     shown, verdict_shown = _apart_from_the_verdict(_blocks(readme, "text")[0])
     assert [_NUMBER.sub("#", line) for line in printed] == [_NUMBER.sub("#", line) for line in shown]
-    # Another processor may round otherwise, and other weights of the judge may prefer a proposal that is much the same.
+    # Another processor may round differently, and other weights of the judge may prefer a similar candidate.
     numbers = [[float(number) for line in lines for number in _NUMBER.findall(line)] for lines in (printed, shown)]
     assert numbers[0] == pytest.approx(numbers[1], rel=0.15)
     form = re.compile(r"confidence 0\.\d\d \(.+\), runner-up: \d+ clusters by .+, 0\.\d\d")

@@ -13,16 +13,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 INSTEAD = {
-    r"hearings?|opinions?|elections?|tall(y|ied)|proposals?|propos(e|es|ed|ing|ers?)": "candidate, score, vote",
+    r"hearings?|opinions?|elections?|tall(y|ied)|proposals?|proposers?": "candidate, score, vote",
     r"towers?|twins?(?! ?-?contrast)|told apart|beginnings?|even_weight|sharpness|relaxation": "the paper's terms",
-    r"lessons?|sorted sets?|dice|strays?|drawn|by chance": "labelled tasks, rng, outliers, sampled, at random",
+    r"lessons?|sorted sets?|dice|strays?|by chance": "labelled tasks, rng, outliers, at random",
     r"pictures?|photographs?": "images",
     r"surpris(e|es|ing)|believed": "negative log-likelihood, probability",
     r"mend(s|ed)?|lest|refus(e|es|ed|als?)|could not be had|so many": "fix, so that not, reject, not available, the number",
 }
 PATTERN = re.compile("|".join(rf"(?<![a-z])({words})(?![a-z])" for words in INSTEAD), re.IGNORECASE)
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md"), *ROOT.glob("recipes/*")]
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md"), *ROOT.glob("recipes/*.toml")]
 MODULES = [path for folder in ("src", "benchmarks", "examples", "tests") for path in (ROOT / folder).rglob("*.py")]
+
+
+NAMES_FORMER_WORDS = [Path(__file__), ROOT / "CHANGELOG.md", ROOT / "benchmarks" / "protocols" / "judge.py"]
+"""Files that must name former words: this one, the list of renamed things, and keys of committed results."""
 
 
 def prose(path: Path) -> Iterator[tuple[int, str]]:
@@ -39,7 +43,7 @@ def prose(path: Path) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("path", [*PAGES, *MODULES], ids=lambda path: str(path.relative_to(ROOT)))
 def test_private_words_are_gone(path: Path) -> None:
-    if path == Path(__file__) or path.name == "register.py":
+    if path in NAMES_FORMER_WORDS:
         return
     found = [f"{path.name}:{line}: {match[0]}" for line, text in prose(path) for match in PATTERN.finditer(text)]
     assert found == []

@@ -171,7 +171,7 @@ class NcpModel(SetModel):
             scores = joined_by.new_full(options.shape, -torch.inf)
             scores[rows] = self._scores(others + as_joined + still_to_come[rows[0], n])
             log_options = scores.log_softmax(dim=2)
-            # Sets share the random numbers, lest one depend on its neighbours or its padding.
+            # Sets share the random numbers, so that none depends on its neighbours or its padding.
             uniform = torch.rand(samples, 1, generator=generator, device=generator.device).to(x.device)
             reached = log_options.exp().cumsum(dim=2)
             label = (reached <= uniform * reached[:, :, -1:]).sum(dim=2).minimum(n_open).clamp(max=slots - 1)

@@ -403,7 +403,7 @@ ROTATIONS: Final = (0, 1, 3)
 """Quarter turns of a half."""
 COMPOSED_PER_CLASS: Final = 200
 CALIBRATION_EVERY: Final = 10
-"""One of so many classes is kept for calibration."""
+"""One class in ten is kept for calibration."""
 COMPOSED_DISTORTION: Final = Distortion(max_degrees=10.0, max_stretch=0.1, max_shift=0.05)
 
 

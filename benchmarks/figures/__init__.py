@@ -14,7 +14,7 @@ from coterie.errors import InputError
 
 FIGURES: dict[str, dict[str, str]] = {
     "abc_circles": {"kernels": "abc", "ari": "abc"},
-    "amcp_images": {"digits": "amcp", "photographs": "amcp"},
+    "amcp_images": {"digits": "amcp", "cifar10": "amcp"},
     "amcp_networks": {"steps": "amcp", "course": "amcp"},
     "clam": {
         **dict.fromkeys(("idea", "basins", "toys", "outliers"), "clam_toys"),

@@ -64,9 +64,9 @@ def draw_digits(context: Context) -> None:
     _draw_clusters(context, "mnist", "amcp-digits.png")
 
 
-def draw_photographs(context: Context) -> None:
-    """Draw the clusters found among photographs of unseen classes."""
-    _draw_clusters(context, "cifar10", "amcp-photographs.png")
+def draw_cifar10(context: Context) -> None:
+    """Draw the clusters found among CIFAR-10 images of unseen classes."""
+    _draw_clusters(context, "cifar10", "amcp-cifar10.png")
 
 
 def _draw_clusters(context: Context, data: str, name: str) -> None:
