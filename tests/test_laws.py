@@ -168,7 +168,9 @@ CASES: dict[tuple[str, str], Case] = {
     ("dac", "encoded"): _dac(encoder="mlp", channels=4, filtering="anchored", density="none"),
     ("dac", "encoded statistician"): _dac(encoder="mlp", channels=4, density="statistician"),
     ("dac", "principal axes"): _dac(n_principal_axes=2, filtering="anchored", density="none"),
-    ("dac", "principal axes and features"): _dac(n_principal_axes=2, keep_features=True, filtering="anchored", density="none"),
+    ("dac", "principal axes and features"): _dac(
+        n_principal_axes=2, keep_features=True, filtering="anchored", density="none"
+    ),
     ("mice", "default"): _of_views(MiceModel, queue_size=16),
     ("mice", "refreshed"): _of_views(MiceModel, queue_size=16, refreshed_every=2, gate_temperature=0.5),
     ("moco", "default"): _of_views(MocoModel, queue_size=16),
@@ -188,7 +190,9 @@ CASES: dict[tuple[str, str], Case] = {
     ),
     ("tcc", "gumbel"): _tcc(aggregation="gumbel", cluster_noise=0.0),
     ("tcc", "without x"): _tcc(condition_on_x=False),
-    ("set-transformer", "default"): _set_model(SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)),
+    ("set-transformer", "default"): _set_model(
+        SetTransformerModel, SetTransformerConfig(2, 3, decoder_depth=1, **SMALL)
+    ),
 }
 
 
@@ -258,7 +262,9 @@ def test_result_is_a_clustering(case: Case) -> None:
 
 def test_permuting_points_permutes_labels(case: Case) -> None:
     order = torch.randperm(len(case.points), generator=seeded(5))
-    assert torch.equal(learned(case).cluster(case.points[order], seeded(4)).labels, clustering_of_points(case).labels[order])
+    assert torch.equal(
+        learned(case).cluster(case.points[order], seeded(4)).labels, clustering_of_points(case).labels[order]
+    )
 
 
 @pytest.mark.usefixtures("untouched_random_state")

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from coterie.nn.model import SetModel, TaskBatch
 from coterie.ops.partitions import Clustering
-from tests.test_laws import CASES, Case, found_in_points, learned, seeded
+from tests.test_laws import CASES, Case, clustering_of_points, learned, seeded
 
 SET_CASES = {key: case for key, case in CASES.items() if isinstance(case.batch, TaskBatch)}
 
@@ -147,7 +147,7 @@ def test_a_set_of_no_points_has_no_clusters(model: SetModel, case: Case) -> None
 
 
 def test_memberships_of_a_row_do_not_depend_on_the_others(model: SetModel, case: Case) -> None:
-    clusters = found_in_points(case)
+    clusters = clustering_of_points(case)
     belonging = model.memberships(case.points, clusters)
     torch.testing.assert_close(model.memberships(case.points[3:8], clusters), belonging[3:8])
     order = torch.randperm(len(case.points), generator=seeded(5))

@@ -104,13 +104,6 @@ def test_the_kernel_is_symmetric_and_strictly_between_zero_and_one(model: Attent
     assert kernel.std() > 1e-3, "the kernel must say something for other tests to be of worth"
 
 
-def test_the_kernel_moves_along_with_the_points(model: AttentionBasedModel) -> None:
-    x = circles().x
-    order = torch.randperm(x.shape[1], generator=seeded(4))
-    moved = model.kernel(x[:, order])
-    torch.testing.assert_close(moved, model.kernel(x)[:, order][:, :, order], atol=1e-12, rtol=1e-12)
-
-
 @pytest.mark.parametrize("fill", [0.0, 1e5, float("nan")])
 def test_masking_equals_removal(model: AttentionBasedModel, fill: float) -> None:
     batch = with_padding(circles(), fill)

@@ -7,12 +7,10 @@ attend more to themselves than to each other move apart faster than either grows
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from scipy.optimize import nnls
 from torch import Generator, Tensor, nn
 
 from coterie.nn.attention import MAB, AttentionConfig
@@ -35,70 +33,6 @@ def bare_block(width: int, compatibility: Any = "multiplicative") -> MAB:
         for unused in (block.value.bias, block.forward_map.weight, block.forward_map.bias):
             unused.zero_()
     return block
-
-
-def attended(x: Tensor, compatibility: str, seed: int, gain: float) -> Tensor:
-    """Attention without the skip connection, queries and keys by random maps."""
-    block = bare_block(x.shape[1], compatibility)
-    with torch.no_grad():
-        for place, part in enumerate((block.query, block.key)):
-            part.weight.copy_(gain * normal(*part.weight.shape, seed=seed + place))
-        if block.bend is not None:
-            block.bend.copy_(gain * normal(x.shape[1], seed=seed + 2))
-        moved: Tensor = block(x.unsqueeze(0), x.unsqueeze(0))[0] - x
-    return moved
-
-
-def diameter(x: Tensor) -> float:
-    return float(torch.cdist(x, x, compute_mode="donot_use_mm_for_euclid_dist").max())
-
-
-def outside_hull(x: Tensor, corners: Tensor) -> float:
-    """How far the points are from mixtures of the corners with weights that sum to one, at most."""
-    system = torch.cat([corners.T, torch.ones((1, len(corners)), dtype=torch.float64)]).numpy()
-    return max(float(nnls(system, np.append(point.numpy(), 1.0))[1]) for point in x)
-
-
-@given(st.sampled_from(["multiplicative", "additive"]), st.integers(2, 12), st.integers(1, 4), st.floats(0, 3), SEEDS)
-def test_attention_stays_within_the_convex_hull_and_draws_together(
-    compatibility: str, n: int, width: int, gain: float, seed: int
-) -> None:
-    x = normal(n, width, seed=seed)
-    result = attended(x, compatibility, seed, gain)
-    assert outside_hull(result, x) < 1e-8
-    assert diameter(result) <= diameter(x) * (1 + 1e-12)
-
-
-@given(st.integers(2, 10), st.integers(1, 4), SEEDS, st.floats(0, 4))
-def test_any_compatibility_shrinks_the_diameter(n: int, width: int, seed: int, spread: float) -> None:
-    """Two rows of weights w and v give points Σ w_i v_j (x_i - x_j) apart, where the terms with i = j are nothing.
-
-    So the diameter shrinks by the least overlap Σ w_i v_i of two rows at least, which is positive if all weights are.
-    """
-    x = normal(n, width, seed=seed)
-    weights = (spread * normal(n, n, seed=seed + 1)).softmax(dim=1)
-    result = weights @ x
-    overlap = float((weights @ weights.T).min())
-    assert overlap > 0
-    assert outside_hull(result, x) < 1e-8
-    assert diameter(result) <= (1 - overlap) * diameter(x) + 1e-12
-
-
-def test_equal_points_stay_where_they_are() -> None:
-    x = torch.full((5, 3), 0.7, dtype=torch.float64)
-    torch.testing.assert_close(attended(x, "additive", 0, 2.0), x)
-
-
-@pytest.mark.parametrize("compatibility", ["multiplicative", "additive"])
-def test_repeated_attention_makes_one_point_of_a_set(compatibility: str) -> None:
-    """Which is why blocks need their skip connections."""
-    x = normal(8, 3, seed=0)
-    sizes = [diameter(x)]
-    for _ in range(30):
-        x = attended(x, compatibility, 0, 0.3)
-        sizes.append(diameter(x))
-    assert all(later < earlier for earlier, later in pairwise(sizes) if earlier > 1e-12)
-    assert sizes[-1] < 1e-3 * sizes[0]
 
 
 class Groups:
@@ -168,14 +102,6 @@ def known() -> Groups:
     return Groups(4, 6, 0.12, 0.03)
 
 
-def test_known_weights() -> None:
-    one = known()
-    assert one.delta == pytest.approx(0.46)
-    assert one.beta == pytest.approx(0.084)
-    torch.testing.assert_close(one.weights().sum(dim=1), torch.ones(10, dtype=torch.float64))
-    assert one.factors(skip=True) == pytest.approx((1.34, 1.376, 1.7))
-
-
 @given(groups(), st.booleans())
 def test_proposition_2(one: Groups, skip: bool) -> None:
     """With the skip connection; without it each factor is less by one (Appendix A.2)."""
@@ -217,17 +143,6 @@ def test_corollary_1(one: Groups) -> None:
     first, second, centroids = (float(late.norm() / early.norm()) for early, late in zip(before, after, strict=True))
     assert (first < centroids) == (one.alpha > one.gamma)
     assert (second < centroids) == (one.beta > one.gamma)
-
-
-@given(groups())
-def test_with_a_skip_all_grow_and_without_it_all_shrink(one: Groups) -> None:
-    """Provided that groups attend more to themselves: otherwise the centroids may pass each other by."""
-    assume(one.gamma < min(one.alpha, one.beta))
-    assert all(factor > 1 for factor in one.factors(skip=True))
-    without = one.factors(skip=False)
-    assert all(0 < factor < 1 for factor in without)
-    assert without[0] < without[2], "a group contracts faster than the centroids come together"
-    assert without[1] < without[2]
 
 
 def test_repeated_blocks_separate_the_groups() -> None:

@@ -106,7 +106,7 @@ def test_the_cluster_of_the_anchor_counts_and_anchors_are_left() -> None:
 
 
 @pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
-def test_training_on_the_whole_sequence_takes_clusters_one_by_one(filtering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_sequence_takes_clusters_one_by_one(filtering: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = make_model(prefixes_per_set=0, filtering=filtering), easy_sets(6)
     batch = replace(batch, valid=batch.valid & (torch.arange(40) < torch.tensor([[40], [40], [30], [9], [1], [40]])))
     before: list[Tensor] = []

@@ -67,31 +67,6 @@ def model(request: pytest.FixtureRequest) -> DacModel:
     return make_model(**request.param)
 
 
-def test_masking_equals_removal(model: DacModel) -> None:
-    batch = blobs()
-    valid = torch.zeros_like(batch.valid)
-    valid[:, ::3] = True
-    anchor = torch.tensor([1, 2, 3])
-    with torch.no_grad():
-        masked = model.filter(batch.x, valid, 3 * anchor)
-        removed = model.filter(batch.x[:, ::3], None, anchor)
-    torch.testing.assert_close(masked.logits[:, ::3], removed.logits, atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(masked.summary, removed.summary, atol=1e-9, rtol=1e-9)
-    if masked.context is not None:
-        torch.testing.assert_close(masked.context, removed.context, atol=1e-9, rtol=1e-9)
-
-
-def test_permuting_points_permutes_logits(model: DacModel) -> None:
-    batch = blobs()
-    order = torch.randperm(30, generator=seeded(5))
-    anchor = torch.tensor([0, 7, 29])
-    with torch.no_grad():
-        found = model.filter(batch.x, batch.valid, anchor)
-        permuted = model.filter(batch.x[:, order], batch.valid, order.argsort()[anchor])
-    torch.testing.assert_close(permuted.logits, found.logits[:, order], atol=1e-9, rtol=1e-9)
-    torch.testing.assert_close(permuted.summary, found.summary, atol=1e-9, rtol=1e-9)
-
-
 def test_new_points_are_treated_like_those_of_the_set(model: DacModel) -> None:
     batch = blobs()
     with torch.no_grad():

@@ -18,7 +18,6 @@ from coterie.amortized.amcp.mixing import (
     PairwiseScores,
     e_step,
     evidence_bound,
-    feed_forward,
     m_step,
     quadratic_scores,
 )
@@ -174,38 +173,6 @@ def test_more_steps_never_lower_the_bound() -> None:
 
 @EACH_KIND
 @EACH_E_STEP
-def test_the_order_of_points_and_of_clusters_is_of_no_matter(kind: dict[str, Any], transport_steps: int) -> None:
-    coupling, mixing = make_coupling(references=kind["references"]), make_mixing(**kind)
-    membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
-    x, found = points(2, 9, WIDTH), points(2, 3, WIDTH, seed=2)
-    remaining = points(2, 9, seed=3) > -0.3
-    share = torch.tensor([[0.2, 0.1, 0.3], [0.1, 0.0, 0.0]], dtype=torch.float64)
-    order, renamed = torch.randperm(9, generator=seeded()), torch.tensor([2, 0, 1])
-    everyone, steps = torch.ones_like(remaining), {"steps": 2, "transport_steps": transport_steps}
-    with torch.no_grad():
-        coupled = coupling(x, remaining, found, share, None)
-        mixed = mixing(x, everyone, coupled, **steps)
-        logits = membership(x, mixing.pair_logits(x, mixed), mixed)
-
-        moved = coupling(x[:, order], remaining[:, order], found, share, None)
-        assert_same(moved, coupled)
-        assert_same(mixing(x[:, order], everyone, moved, **steps), mixed)
-        torch.testing.assert_close(
-            membership(x[:, order], mixing.pair_logits(x[:, order], mixed), mixed),
-            logits[:, order],
-            atol=1e-9,
-            rtol=1e-9,
-        )
-
-        renamed_coupled = coupling(x, remaining, found[:, renamed], share[:, renamed], None)
-        other = mixing(x, everyone, renamed_coupled, **steps)
-        torch.testing.assert_close(other.mean, mixed.mean[:, [0, *(renamed + 1)]], atol=1e-9, rtol=1e-9)
-        asked = membership(x, mixing.pair_logits(x, other), other)
-    torch.testing.assert_close(asked, logits, atol=1e-9, rtol=1e-9)
-
-
-@EACH_KIND
-@EACH_E_STEP
 def test_neither_masked_points_nor_empty_clusters_matter(kind: dict[str, Any], transport_steps: int) -> None:
     coupling, mixing = make_coupling(references=kind["references"]), make_mixing(**kind)
     membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
@@ -228,37 +195,6 @@ def test_neither_masked_points_nor_empty_clusters_matter(kind: dict[str, Any], t
     torch.testing.assert_close(coupled.state, alone.state, atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(mixed.mean[:, [0, 1, 3]], other.mean, atol=1e-9, rtol=1e-9)
     torch.testing.assert_close(logits[there], asked[0], atol=1e-9, rtol=1e-9)
-
-
-@EACH_KIND
-@EACH_E_STEP
-@pytest.mark.parametrize("anchored", [False, True])
-def test_gradients_are_finite_and_reach_every_parameter(
-    kind: dict[str, Any], transport_steps: int, anchored: bool
-) -> None:
-    coupling = make_coupling(references=kind["references"], anchored=anchored)
-    mixing = make_mixing(**kind)
-    membership = known(Membership(WIDTH, HIDDEN, coupling.state_width))
-    x = points(3, 9, WIDTH).requires_grad_()
-    valid = torch.ones(3, 9, dtype=torch.bool)
-    valid[1, 5:] = False
-    valid[2] = False  # a set of no points
-    remaining = valid & (torch.arange(9) > 2)
-    share = torch.tensor([[0.3, 0.0], [0.2, 0.4], [0.0, 0.0]], dtype=torch.float64)
-    coupled = coupling(x, remaining, points(3, 2, WIDTH, seed=2), share, x[:, 4:5] if anchored else None)
-    mixed = mixing(x, valid, coupled, steps=2, transport_steps=transport_steps)
-    logits = membership(x, mixing.pair_logits(x, mixed), mixed)
-    assert logits.isfinite().all()
-    parameters = {
-        name: value
-        for part in (coupling, mixing, membership)
-        for name, value in part.named_parameters(prefix=type(part).__name__)
-    }
-    slopes = torch.autograd.grad((logits[valid] ** 2).sum(), [x, *parameters.values()], allow_unused=True)
-    for name, slope in zip(["x", *parameters], slopes, strict=True):
-        assert slope is not None, name
-        assert slope.isfinite().all(), name
-        assert slope.any(), name
 
 
 def test_found_clusters_keep_their_proportions_and_the_rest_is_divided() -> None:
@@ -316,14 +252,3 @@ def test_scores_are_over_a_temperature_and_the_neural_kernel_adds_to_the_distanc
         torch.testing.assert_close(neural(x, mean), plain(x, mean))
         plain.log_temperature.fill_(math.log(4.0))
         torch.testing.assert_close(plain(x, mean), quadratic_scores(x, mean) / (4 + LEAST_TEMPERATURE))
-
-
-def test_decoded_means_are_between_zero_and_one() -> None:
-    decoded = make_mixing(references="decoded").decode(100 * points(2, 3, WIDTH))
-    assert ((decoded > 0) & (decoded < 1)).all()
-
-
-def test_dropout_comes_before_each_layer_but_the_last() -> None:
-    kinds = [type(layer).__name__ for layer in feed_forward([3, 4, 5, 2], dropout=0.1)]
-    assert kinds == ["Dropout", "Linear", "Tanh", "Dropout", "Linear", "Tanh", "Linear"]
-    assert [type(layer).__name__ for layer in feed_forward([3, 2])] == ["Linear"]

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.decomposition import PCA
 from torch import Generator, Tensor
-from torch.nn.functional import pad
 
 from coterie.amortized.filtering import PrincipalAxes, principal_axes
 
@@ -66,17 +65,6 @@ def test_coordinates_are_one_on_average_by_their_squares(n: int, width: int, cou
     assert (lengths.diff(dim=1) <= 1e-9).all()  # the longest first
 
 
-@pytest.mark.parametrize("n", [12, 13, 30])
-def test_both_ways_to_find_directions_agree(n: int) -> None:
-    """By products of numbers and by products of points: which of these it is follows from how many there are."""
-    x = points(2, 5, 12)
-    valid = torch.ones((2, 5), dtype=torch.bool)
-    more, there = pad(x, (0, 0, 0, n - 5), value=77.0), pad(valid, (0, n - 5))
-    few, many = principal_axes(x, valid, 3), principal_axes(more, there, 3)
-    torch.testing.assert_close(many.centre, few.centre)
-    torch.testing.assert_close(many.axes, few.axes, atol=1e-9, rtol=1e-6)
-
-
 @pytest.mark.parametrize(("n", "width"), SHAPES)
 def test_padding_and_arrangement_change_nothing(n: int, width: int) -> None:
     x = points(2, n, width)
@@ -89,13 +77,6 @@ def test_padding_and_arrangement_change_nothing(n: int, width: int) -> None:
         torch.testing.assert_close(found.centre, frames.centre)
         torch.testing.assert_close(found.axes, frames.axes, atol=1e-9, rtol=1e-6)  # signs included
         torch.testing.assert_close(found.project(padded)[:, place], frames.project(x), atol=1e-8, rtol=1e-6)
-
-
-def test_sets_do_not_see_each_other() -> None:
-    x = points(3, 9, 4)
-    together = frames_of(x, 2)
-    for i in range(3):
-        torch.testing.assert_close(frames_of(x[i : i + 1], 2).axes[0], together.axes[i])
 
 
 @pytest.mark.parametrize(("n", "width"), SHAPES)

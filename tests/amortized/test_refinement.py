@@ -72,9 +72,7 @@ def refined(x: Tensor, found: Passes, network: Network) -> list[list[float]]:
         pytest.param([[4.0, 4.0]], {190: [[0.0, 0.0], [9.0, 9.0]]}, id="two as one"),
     ],
 )
-def test_errors_of_filtering_are_corrected(
-    found: list[list[float]], second_look: dict[int, list[list[float]]]
-) -> None:
+def test_errors_of_filtering_are_corrected(found: list[list[float]], second_look: dict[int, list[list[float]]]) -> None:
     x = groups(0.0, 9.0)
     got = refined(x, passes(found), Network(second_look))
     truth = [x[:100].mean(dim=0).tolist(), x[100:].mean(dim=0).tolist()]

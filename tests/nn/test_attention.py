@@ -213,15 +213,6 @@ def test_attention_by_hand(config: AttentionConfig) -> None:
     assert_same(block(x, y, valid), after_attention(block, x, block.mix(torch.cat(heads, dim=2))))
 
 
-@EACH_FLAVOUR
-def test_sets_of_a_batch_do_not_see_each_other(config: AttentionConfig) -> None:
-    x, valid = points(3, 7, WIDTH), some_valid(3, 7)
-    for encode in (encoders(config) | poolers(config)).values():
-        together = encode(x, valid)
-        for i in range(3):
-            assert_same(together[i : i + 1], encode(x[i : i + 1], valid[i : i + 1]))
-
-
 @pytest.mark.parametrize("tied", [False, True])
 @EACH_FLAVOUR
 def test_points_can_attend_to_summaries_made_before(config: AttentionConfig, tied: bool) -> None:
@@ -253,18 +244,6 @@ def isab_count(in_width: int, config: AttentionConfig) -> int:
     return seeds + mab_count(config.width, in_width, config) + mab_count(in_width, config.width, config)
 
 
-@EACH_FLAVOUR
-def test_numbers_of_parameters(config: AttentionConfig) -> None:
-    assert count(MAB(WIDTH, 7, config)) == mab_count(WIDTH, 7, config)
-    assert count(SAB(WIDTH, config)) == mab_count(WIDTH, WIDTH, config)
-    assert count(PMA(7, 3, config)) == 3 * WIDTH + mab_count(WIDTH, 7, config)
-    one = isab_count(WIDTH, config)
-    assert count(ISAB(WIDTH, config)) == one
-    for depth, tied in ((0, 0), (1, 1), (2, 2), (5, 2)):
-        assert count(ISABStack(WIDTH, depth, config)) == depth * one
-        assert count(ISABStack(WIDTH, depth, config, tied=True)) == tied * one
-
-
 @pytest.mark.parametrize(("tied", "published"), [(True, 629_253), (False, 1_174_021)])
 def test_the_published_network_has_its_number_of_parameters(tied: bool, published: int) -> None:
     config = AttentionConfig(128, 4, 32, layer_norm=False, scale="model")
@@ -290,22 +269,6 @@ def test_tied_layers_are_one_block_used_again() -> None:
     assert_same(stack(x)[0], hidden)
     names = {name.split(".")[1] for name in stack.state_dict()}
     assert names == {"0", "1"}
-
-
-def test_an_empty_stack_changes_nothing() -> None:
-    x = points(2, 6, 3)
-    encoded, summaries = ISABStack(3, 0, FLAVOURS["default"], tied=True)(x)
-    assert torch.equal(encoded, x)
-    assert summaries == []
-
-
-def test_large_sets_need_no_square_of_their_size() -> None:
-    """Logits between all pairs of these points would take 160 gigabytes."""
-    stack = ISABStack(2, 2, AttentionConfig(8, 4, 4))
-    with torch.no_grad():
-        encoded, _ = stack(torch.randn(1, 100_000, 2, generator=generator()))
-    assert encoded.shape == (1, 100_000, 8)
-    assert encoded.isfinite().all()
 
 
 @pytest.mark.parametrize(

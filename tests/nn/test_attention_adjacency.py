@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.nn.attention import MAB, SAB, AttentionConfig
+from coterie.nn.attention import MAB, AttentionConfig
 
 WIDTH = 12
 FLAVOURS = {
@@ -61,17 +61,6 @@ def test_a_key_without_an_edge_is_absent(block: MAB) -> None:
     assert_same(block(x, y, None, adjacency), block(x, y[:, others]))
 
 
-def test_each_point_has_edges_of_its_own(block: MAB) -> None:
-    x, y, adjacency = points(2, 5, WIDTH), points(2, 7, WIDTH, seed=3), edges(2, 5, 7)
-    result = block(x, y, None, adjacency)
-    for which in range(2):
-        for place in range(5):
-            near = adjacency[which, place] > 0
-            own = x[which : which + 1, place : place + 1], y[which : which + 1, near]
-            weights = adjacency[which : which + 1, place : place + 1, near]
-            assert_same(result[which, place], block(*own, None, weights)[0, 0])
-
-
 def test_an_edge_of_weight_two_is_two_keys(block: MAB) -> None:
     x, y = points(2, 5, WIDTH), points(2, 3, WIDTH, seed=3)
     adjacency = torch.tensor([2.0, 1.0, 3.0], dtype=torch.float64).expand(2, 5, 3)
@@ -110,36 +99,3 @@ def test_a_point_with_edges_to_masked_ones_alone_gets_nothing_added(block: MAB) 
     result = block(x, x, valid, adjacency)
     assert_same(result[0, 0], alone(block, x)[0, 0])
     assert_same(result[0, 1], block(x[:, 1:2], x[:, 2:3])[0, 0])
-
-
-def test_the_order_of_points_is_of_no_matter(block: MAB) -> None:
-    x, adjacency = points(2, 6, WIDTH), edges(2, 6, 6)
-    order = torch.randperm(6, generator=Generator().manual_seed(5))
-    moved = block(x[:, order], x[:, order], None, adjacency[:, order][:, :, order])
-    assert_same(moved, block(x, x, None, adjacency)[:, order])
-
-
-def test_edges_can_be_learned(block: MAB) -> None:
-    """The gradient by the weight of an edge is right, and nothing but numbers where there is none."""
-    x = points(1, 4, WIDTH)
-    adjacency = edges(1, 4, 4)
-    present = adjacency > 0
-    given = adjacency[present].requires_grad_()
-
-    def weighed(weights: Tensor) -> Tensor:
-        result: Tensor = block(x, x, None, torch.zeros_like(adjacency).masked_scatter(present, weights))
-        return result
-
-    assert torch.autograd.gradcheck(weighed, [given])
-    free = adjacency.clone().requires_grad_()
-    block(x, x, None, free).sum().backward()
-    assert free.grad is not None
-    assert free.grad.isfinite().all()
-    assert not free.grad[~present].any()
-
-
-def test_set_attention_passes_it_on() -> None:
-    sab = SAB(WIDTH, FLAVOURS["multiplicative"]).double()
-    x, adjacency, valid = points(2, 5, WIDTH), edges(2, 5, 5), torch.ones((2, 5), dtype=torch.bool)
-    valid[0, 2] = False
-    assert torch.equal(sab(x, valid, adjacency), sab.block(x, x, valid, adjacency))

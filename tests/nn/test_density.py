@@ -9,7 +9,6 @@ import torch
 from scipy.stats import norm
 from torch import Generator, Tensor, nn
 from torch.func import jacrev
-from zuko.flows.autoregressive import MaskedAutoregressiveTransform
 
 from coterie.errors import ConfigError
 from coterie.nn.density import DensityHead, FlowHead, GaussianHead, StatisticianHead
@@ -46,17 +45,6 @@ def make(request: pytest.FixtureRequest) -> Callable[[int], DensityHead]:
     return HEADS[request.param]
 
 
-@pytest.mark.parametrize("n_features", [1, 2, 5])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_every_point_has_a_number(make: Callable[[int], DensityHead], n_features: int, dtype: torch.dtype) -> None:
-    head = with_weights(make(n_features)).to(dtype)
-    x = normal(3, 7, n_features).to(dtype)
-    values = head.log_prob(x, normal(3, head.context_width).to(dtype), generator())
-    assert values.shape == (3, 7)
-    assert values.dtype == dtype
-    assert values.isfinite().all()
-
-
 def test_gradient_reaches_every_parameter_and_the_context(make: Callable[[int], DensityHead]) -> None:
     head = with_weights(make(2))
     context = normal(3, head.context_width).requires_grad_()
@@ -76,14 +64,6 @@ def test_randomness_is_the_generators(make: Callable[[int], DensityHead]) -> Non
     assert torch.equal(first, again)
     draws = isinstance(head, StatisticianHead)
     assert torch.equal(first, head.log_prob(x, context, generator(6))) is not draws
-
-
-def test_sets_have_nothing_to_do_with_each_other() -> None:
-    for head in (with_weights(GaussianHead(2)), with_weights(FlowHead(2, 5, hidden=16))):
-        x, context = normal(3, 7, 2), normal(3, head.context_width)
-        together = head.log_prob(x, context, generator())
-        alone = torch.cat([head.log_prob(x[i : i + 1], context[i : i + 1], generator()) for i in range(3)])
-        torch.testing.assert_close(together, alone)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -151,14 +131,6 @@ def test_context_moves_every_coordinate_of_every_block(n_features: int) -> None:
     for block in head.blocks:
         change = jacrev(lambda context, block=block: block(context)(x))(normal(1, 5))
         assert (change.reshape(n_features, 5) != 0).all()
-
-
-def test_sharing_the_context_changes_nothing() -> None:
-    head = with_weights(FlowHead(3, 5, blocks=1, hidden=16))
-    reference = MaskedAutoregressiveTransform(3, 5, hidden_features=(16, 16), activation=nn.ELU).double()
-    reference.hyper.load_state_dict(head.blocks[0].get_submodule("network").state_dict())
-    x, context = normal(2, 7, 3), normal(2, 5)
-    torch.testing.assert_close(head.transform(context)(x), reference(context[:, None])(x))
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -232,13 +204,6 @@ def test_the_deterministic_bound_is_over_all_features() -> None:
     own = -(deviation.log() + 0.5 * math.log(2 * math.pi)).sum(dim=2)
     expected = divided.decoded_log_prob(x, code, context) + divided.prior.log_prob(code, context, generator()) - own
     torch.testing.assert_close(settled, expected)
-
-
-def test_statisticians_bound_in_nats_does_not_depend_on_what_is_divided() -> None:
-    divided = with_weights(StatisticianHead(4, 5, latent=2, hidden=16))
-    x, context = normal(2, 7, 4), normal(2, 5)
-    in_nats = divided.bound(x, context, generator())
-    torch.testing.assert_close(in_nats, 4 * divided.log_prob(x, context, generator()))
 
 
 @pytest.mark.usefixtures("untouched_random_state")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Generator
 
-from coterie.ops.partitions import subsample, lexicographic_order
+from coterie.ops.partitions import lexicographic_order, subsample
 
 
 def seeded(seed: int = 0) -> Generator:

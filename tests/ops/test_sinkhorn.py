@@ -1,7 +1,5 @@
 """Transport plans: masses that come out as asked, another program's plans, closed forms, and masses of none."""
 
-from functools import partial
-
 import ot
 import pytest
 import torch
@@ -34,21 +32,6 @@ def test_points_have_their_masses_after_any_number_of_steps(n: int, k: int, seed
     torch.testing.assert_close(plan.sum(dim=2), rows, atol=1e-15, rtol=1e-14)
 
 
-@given(**SIZES)
-def test_every_step_brings_references_nearer_to_their_masses(n: int, k: int, seed: int) -> None:
-    scores, rows, columns = problem(n, k, seed)
-    plans = [transport_plan(scores, rows, columns, steps) for steps in (0, 1, 2, 5, 10, 50, ENOUGH)]
-    missing = torch.stack([(plan.sum(dim=0) - columns).abs().sum() for plan in plans])
-    assert (missing.diff() <= 1e-14).all()
-    assert missing[-1] < 1e-9
-
-
-def test_ten_steps_are_enough_for_scores_of_usual_size() -> None:
-    scores, rows, columns = problem(200, 5, sets=(8,))
-    missing = (transport_plan(scores, rows, columns).sum(dim=1) - columns).abs()
-    assert missing.max() < 1e-3
-
-
 @pytest.mark.parametrize("regularisation", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize(("n", "k"), [(6, 3), (3, 6), (40, 5), (1, 4), (4, 1)])
 def test_plans_are_those_of_python_optimal_transport(n: int, k: int, regularisation: float) -> None:
@@ -71,11 +54,6 @@ def test_with_little_entropy_the_plan_is_that_of_linear_programming() -> None:
     plan = transport_plan(similarity / 0.02, rows, columns, MANY)
     theirs = torch.from_numpy(ot.emd(rows.numpy(), columns.numpy(), -similarity.numpy()))
     torch.testing.assert_close(plan, theirs, atol=1e-4, rtol=0)
-
-
-def test_with_entropy_alone_masses_are_independent() -> None:
-    scores, rows, columns = problem(7, 4)
-    torch.testing.assert_close(transport_plan(1e-9 * scores, rows, columns), rows.unsqueeze(1) * columns)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 4])
@@ -134,33 +112,6 @@ def test_a_mass_of_zero_is_the_same_as_leaving_out(n: int, k: int, seed: int, st
     )
     assert not plan[more_rows == 0].any()
     assert not plan[:, more_columns == 0].any()
-
-
-@given(steps=st.integers(1, 5), **SIZES)
-def test_what_is_added_for_a_point_or_a_reference_is_taken_away_again(n: int, k: int, seed: int, steps: int) -> None:
-    scores, rows, columns = problem(n, k, seed)
-    plan = transport_plan(scores, rows, columns, steps)
-    of_points, of_references, _ = problem(n, k, seed + 1)
-    shifted = transport_plan(scores + of_points[:, :1], rows, columns, steps)
-    torch.testing.assert_close(shifted, plan, atol=1e-13, rtol=1e-11)
-    settled = transport_plan(scores, rows, columns, ENOUGH)
-    both = scores + of_points[:, :1] + of_references[:1]
-    torch.testing.assert_close(transport_plan(both, rows, columns, ENOUGH), settled, atol=1e-9, rtol=1e-7)
-
-
-def test_sets_of_a_batch_do_not_see_each_other() -> None:
-    scores, rows, columns = problem(5, 3, sets=(2, 3))
-    together = transport_plan(scores, rows, columns, 4)
-    assert together.shape == (2, 3, 5, 3)
-    for i in range(2):
-        for j in range(3):
-            torch.testing.assert_close(together[i, j], transport_plan(scores[i, j], rows[i, j], columns[i, j], 4))
-
-
-def test_gradients_pass_gradcheck() -> None:
-    inputs = [part.requires_grad_() for part in problem(4, 3)]
-    assert torch.autograd.gradcheck(partial(transport_plan, steps=3), inputs)
-    assert torch.autograd.gradcheck(partial(column_potentials, steps=3), inputs)
 
 
 def test_gradients_pass_gradcheck_beside_zero_masses() -> None:

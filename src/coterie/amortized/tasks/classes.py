@@ -13,7 +13,7 @@ from coterie.nn.model import TaskBatch
 from coterie.nn.vision import AMOUNTS, distort
 
 _TRIES = 64
-"""Proposals of the rejection sampler before sizes are sampled exactly."""
+"""Attempts of the rejection sampler before sizes are sampled exactly."""
 
 
 def fewest_classes(available: Int[Tensor, " C"], n_points: int) -> int:
@@ -26,7 +26,7 @@ def sample_composition(available: Int[Tensor, " K"], n_points: int, generator: G
     """Sample class sizes that add up to the number of points, at least one each and at most the available number.
 
     The points beyond one per class are split at independent uniform cut points, and rejected until no class gets more
-    than it has. If a few proposals fail, sizes are sampled from that conditional distribution directly.
+    than it has. If a few attempts fail, sizes are sampled from that conditional distribution directly.
     """
     n_classes = len(available)
     if not 0 < n_classes <= n_points <= int(available.sum()) or int(available.min()) < 1:

@@ -10,7 +10,6 @@ from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
 from coterie.nn.model import TaskBatch
-from coterie.ops.gaussian_mixtures import diagonal_log_prob
 
 
 def rotate(x: Float[Tensor, "*B 2"], angle: Float[Tensor, "*B"]) -> Float[Tensor, "*B 2"]:
@@ -118,16 +117,6 @@ class MixturesOfGaussians:
             scale = torch.where(scale > 0, scale, 1.0)  # a single point has no spread
             x, mean, deviation = (x - centre) / scale, (mean - centre) / scale, deviation / scale
         return TaskBatch(x, labels, torch.ones_like(labels, dtype=torch.bool)), mean, deviation
-
-
-def oracle_log_likelihood(
-    batch: TaskBatch, mean: Float[Tensor, "B K D"], deviation: Float[Tensor, "B K D"]
-) -> Float[Tensor, " B"]:
-    """Compute the mean log-likelihood of each set under its own components, weighted by label frequencies."""
-    present = torch.nn.functional.one_hot(batch.labels, mean.shape[1]) * batch.valid.unsqueeze(2)
-    proportions = present.sum(dim=1) / batch.valid.sum(dim=1, keepdim=True)
-    joint = (proportions + 1e-10).log().unsqueeze(1) + diagonal_log_prob(batch.x, mean, deviation)
-    return (joint.logsumexp(dim=2) * batch.valid).sum(dim=1) / batch.valid.sum(dim=1)
 
 
 ANGLE_PER_UNIT = 0.8 * math.pi
