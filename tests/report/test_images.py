@@ -110,7 +110,7 @@ def test_typical_members_are_near_and_borderline_ones_have_low_memberships() -> 
         assert not set(rows) & set(borderline)
         for row, image in zip(borderline, cluster.borderline, strict=True):
             assert image.other == np.argsort(data.memberships[row])[-2]
-    assert gallery.any_borderline
+    assert any(cluster.borderline for cluster in gallery.clusters)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
 """The ``coterie`` command: its sub-commands, options and help. The work is done in the modules beside this one."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, fields
 from importlib import import_module
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -48,13 +48,6 @@ _EXAMPLES = {
 }
 
 
-_COMMANDS: dict[str, type[ClusterRequest | PredictRequest | LearnRequest]] = {
-    "cluster": ClusterRequest,
-    "predict": PredictRequest,
-    "learn": LearnRequest,
-}
-
-
 def build_app() -> typer.Typer:
     """Build the command from what the registries of methods and of file formats hold at this moment."""
     app = typer.Typer(
@@ -66,7 +59,8 @@ def build_app() -> typer.Typer:
     )
     app.callback(epilog=_epilog("coterie"))(coterie)
     methods = get_methods()
-    for name, request in _COMMANDS.items():
+    for request in (ClusterRequest, PredictRequest, LearnRequest):
+        name = request.__name__.removesuffix("Request").lower()
         parameters = _parameters(request, _facts(methods))
         if request is ClusterRequest:  # the options of methods come after --method
             parameters[3:3] = _method_parameters(methods)
@@ -96,7 +90,11 @@ def _command(name: str, request: type[Any], parameters: list[inspect.Parameter])
 
     def command(**values: Any) -> None:
         arguments = {key: values.pop(key) for key in request.arguments}
-        given = {_flag(key): value for key, value in values.items() if value is not None and value is not False}
+        given = {
+            f"--{key.replace('_', '-')}": value
+            for key, value in values.items()
+            if value is not None and value is not False
+        }
         # Imported only now, and not for --help: torch and scikit-learn take seconds.
         import_module(f"coterie.cli.{name}").run(request(**arguments, **({"options": given} if given else {})))
 
@@ -106,15 +104,14 @@ def _command(name: str, request: type[Any], parameters: list[inspect.Parameter])
 
 def _parameters(request: type[Any], facts: Mapping[str, str]) -> list[inspect.Parameter]:
     """Return the fields of a request that are arguments as parameters, with completed help texts."""
-    hints = get_type_hints(request, include_extras=True)
-    defaults = {field.name: field.default for field in fields(request)}
+    hints = get_type_hints(request)
+    by_name = {field.name: field for field in fields(request)}
     parameters = []
     for name in request.arguments:
-        kind, info = get_args(hints[name])
-        info = copy(info)
+        info = copy(by_name[name].metadata["typer"])
         info.help = info.help.format(**facts)
-        default = inspect.Parameter.empty if defaults[name] is MISSING else defaults[name]
-        parameters.append(_parameter(name, Annotated[kind, info], default))
+        default = inspect.Parameter.empty if by_name[name].default is MISSING else by_name[name].default
+        parameters.append(_parameter(name, Annotated[hints[name], info], default))
     return parameters
 
 
@@ -127,9 +124,8 @@ def _epilog(command: str) -> str:
     return "\n".join(("\b", "Examples:", *(f"  {line}" for line in _EXAMPLES[command])))
 
 
-def _facts(methods: Iterable[Method]) -> dict[str, str]:
+def _facts(methods: Sequence[Method]) -> dict[str, str]:
     """Return what replaces the placeholders of the help texts."""
-    methods = list(methods)
     always = ", ".join(method.name for method in methods if not method.takes_n_clusters)
     never = ", ".join(method.name for method in methods if not method.finds_n_clusters)
     return {
@@ -144,7 +140,7 @@ def _facts(methods: Iterable[Method]) -> dict[str, str]:
     }
 
 
-def _method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
+def _method_parameters(methods: Sequence[Method]) -> list[inspect.Parameter]:
     """Return the options that methods declare as parameters for typer; options of the same flag become one."""
     declared: dict[str, dict[str, Option]] = {}
     for method in methods:
@@ -159,18 +155,18 @@ def _method_parameters(methods: Iterable[Method]) -> list[inspect.Parameter]:
 
 
 def _method_parameter(flag: str, by_method: Mapping[str, Option], *, hidden: bool = False) -> inspect.Parameter:
-    options_ = list(by_method.values())
-    kind, name = options_[0].kind, flag.removeprefix("--").replace("-", "_")
-    if any(option.kind is not kind for option in options_):
+    options = list(by_method.values())
+    kind, name = options[0].kind, flag.removeprefix("--").replace("-", "_")
+    if any(option.kind is not kind for option in options):
         raise InputError(f"The methods {', '.join(by_method)} declare {flag} with different types; make them equal.")
     if name in ClusterRequest.arguments:
         raise InputError(f"{', '.join(by_method)}: {flag} is an option of the command already; choose another flag.")
-    choices = list(dict.fromkeys(choice for option in options_ for choice in option.choices))
+    choices = list(dict.fromkeys(choice for option in options for choice in option.choices))
     info = typer.Option(
         False if kind is bool else None,
         flag,
-        metavar=None if kind is bool else options_[0].metavar or "|".join(choices) or kind.__name__.upper(),
-        help=f"{', '.join(by_method)}: {options_[0].help}.{_defaults(by_method)}",
+        metavar=None if kind is bool else options[0].metavar or "|".join(choices) or kind.__name__.upper(),
+        help=f"{', '.join(by_method)}: {options[0].help}.{_defaults(by_method)}",
         show_default=False,
         hidden=hidden,
     )
@@ -186,7 +182,3 @@ def _defaults(by_method: Mapping[str, Option]) -> str:
         return f" [default: {next(iter(users))}]"
     parts = [f"{value} ({', '.join(names)})" for value, names in users.items()]
     return f" [default: {'; '.join(parts)}]" if parts else ""
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

@@ -14,12 +14,13 @@ from coterie.cli.progress import ProgressDisplay
 from coterie.cli.summary import Summary, cluster_sizes, count_outliers, known_classes, print_summary, score_against
 from coterie.errors import InputError
 from coterie.files import write_atomically
-from coterie.methods import Method, Option, get_method, get_methods
+from coterie.methods import get_method, get_methods
 from coterie.metrics import silhouettes
 from coterie.report.data import collect_data, sample_rows
 from coterie.report.page import render_report
 from coterie.report.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
+from coterie.tables.readers.images import Size
 from coterie.tables.table import Table
 from coterie.validation import check_parameters
 
@@ -28,20 +29,17 @@ _LARGEST_SEED = 2**32 - 1
 
 
 def build_estimator(request: ClusterRequest, display: ProgressDisplay) -> BaseClusterer:
-    """Build the estimator of the chosen method, with the parameters that the options set.
-
-    Raises
-    ------
-    InputError
-        If the method does not exist or does not take one of the options, or if a value is not allowed.
-    """
+    """Build the estimator of the chosen method, with the parameters that the options set."""
     method = get_method(request.method)
-    options = {option.flag: option for option in method.options}
-    options |= {former: option for option in method.options for former in option.former}
+    options = {flag: option for option in method.options for flag in (option.flag, *option.former)}
     parameters: dict[str, Any] = {}
     for flag, value in request.options.items():
         if flag not in options:
-            raise InputError(_describe_other_methods(flag, method))
+            others = [each.name for each in get_methods() if any(flag in (o.flag, *o.former) for o in each.options)]
+            raise InputError(
+                f"{flag} is not an option of the method {method.name}, but of {', '.join(others)}. "
+                f"Leave it out, or choose another method, such as --method {others[0]}."
+            )
         option = options[flag]
         if flag != option.flag:
             display.say(f"warning: {flag} was renamed to {option.flag} and will stop working in version 0.3")
@@ -66,17 +64,6 @@ def build_estimator(request: ClusterRequest, display: ProgressDisplay) -> BaseCl
     model = method.build_estimator(**parameters)
     check_parameters(model, model.constraints)
     return model
-
-
-def _describe_other_methods(flag: str, method: Method) -> str:
-    def takes(option: Option) -> bool:
-        return flag in {option.flag, *option.former}
-
-    others = [other.name for other in get_methods() if any(map(takes, other.options))]
-    return (
-        f"{flag} is not an option of the method {method.name}, but of {', '.join(others)}. "
-        f"Leave it out, or choose another method, such as --method {others[0]}."
-    )
 
 
 def check_seed(seed: int | None) -> None:
@@ -130,8 +117,10 @@ def run(request: ClusterRequest) -> None:
     with display.status("Writing"):
         description = model.describe_fit(features)
         silhouette, silhouette_notes = measure_silhouette(model, features, description)
-        shown = not (image or features.image or request.quiet or request.json)
-        descriptions = _describe_clusters(model, features, description) if shown else ()
+        descriptions: tuple[str, ...] = ()
+        if not (image or features.image or request.quiet or request.json):
+            data = collect_data(model, features, None, description)
+            descriptions = tuple(profile.name for profile in describe_clusters(data, feature_statistics(data)))
         _write(loaded, model, outputs, append=request.append, seconds=seconds, image=image)
     summary = Summary(
         source=loaded.source.name,
@@ -158,7 +147,7 @@ def _parse_n_clusters(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
-def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
+def _image_size(request: ClusterRequest) -> Size | None:
     if request.image is None:
         return None
     if request.report is None:
@@ -166,12 +155,7 @@ def _image_size(request: ClusterRequest) -> tuple[int, int] | None:
     return parse_size("--image", request.image)
 
 
-def _describe_clusters(model: BaseClusterer, features: Table, description: FitDescription) -> tuple[str, ...]:
-    data = collect_data(model, features, None, description)
-    return tuple(profile.name for profile in describe_clusters(data, feature_statistics(data)))
-
-
-def _check_pixels(image: tuple[int, int] | None, features: Table) -> None:
+def _check_pixels(image: Size | None, features: Table) -> None:
     if image is not None and features.image is not None:
         raise InputError(f"--image is for tables of pixels, and {features.source} has images already. Leave it out.")
     if image is not None and image[0] * image[1] != features.n_columns:
@@ -182,13 +166,7 @@ def _check_pixels(image: tuple[int, int] | None, features: Table) -> None:
 
 
 def _write(
-    loaded: Loaded,
-    model: BaseClusterer,
-    outputs: Outputs,
-    *,
-    append: bool,
-    seconds: float,
-    image: tuple[int, int] | None,
+    loaded: Loaded, model: BaseClusterer, outputs: Outputs, *, append: bool, seconds: float, image: Size | None
 ) -> None:
     """Write all files, or none; standard output comes last, since it cannot be undone."""
     rows = None

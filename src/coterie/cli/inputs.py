@@ -91,18 +91,12 @@ class Loaded:
 
 
 def load_table(reading: Reading, *, shape: ImageShape | None = None, callback: Callback | None = None) -> Loaded:
-    """Read the FILE, and choose the columns that the options name.
-
-    Parameters
-    ----------
-    reading : Reading
-        What to read.
-    shape : (height, width, channels), optional
-        Shape that the images of a folder are converted to.
-    callback : callable, optional
-        Called with a Progress as the images of a folder are read.
-    """
-    source = _find_source(reading.file)
+    """Read the FILE, its images converted to a shape if one is given, and choose the columns that the options name."""
+    source = Source(reading.file)
+    if reading.file == "-":
+        source = Source("-", sys.stdin.buffer.read())
+    elif reading.file.startswith(_EXAMPLE):
+        source = Source(str(example_path(reading.file.removeprefix(_EXAMPLE))))
     # Ids stay as written: 007 is not 7.
     table = source.read(reading, () if reading.ids is None else (reading.ids,), shape=shape, callback=callback)
     chosen = choose_columns(
@@ -113,14 +107,6 @@ def load_table(reading: Reading, *, shape: ImageShape | None = None, callback: C
         truth=reading.truth,
     )
     return Loaded(source, reading, table, chosen)
-
-
-def _find_source(file: str) -> Source:
-    if file == "-":
-        return Source(file, sys.stdin.buffer.read())
-    if file.startswith(_EXAMPLE):
-        return Source(str(example_path(file.removeprefix(_EXAMPLE))))
-    return Source(file)
 
 
 def parse_size(option: str, text: str) -> Size:
@@ -143,20 +129,10 @@ def _split_names(given: list[str] | None, table: Table) -> list[str]:
 def result_table(
     loaded: Loaded, labels: Array, memberships: Array, *, append: bool, typed: bool
 ) -> tuple[tuple[str, ...], list[Array]]:
-    """Return names and columns of the table of results.
+    """Return names and columns of the table of results; the membership of outliers is 0.
 
-    Parameters
-    ----------
-    loaded : Loaded
-        The rows.
-    labels : array (N,)
-        Cluster of each row; -1 for outliers, whose membership is written as 0.
-    memberships : array (N, K)
-        Membership probabilities.
-    append : bool
-        Whether to write all columns that were read, except pixels, instead of the ids only.
-    typed : bool
-        Whether the output format stores numbers and dates. Otherwise the cells of a text table are repeated as written.
+    With `append`, it has all columns that were read, except pixels, instead of the ids only. If the output format is
+    not `typed`, so that it does not store numbers and dates, the cells of a text table are repeated as written.
     """
     table, chosen = loaded.table, loaded.chosen
     names, columns = _all_columns(loaded, typed=typed) if append else ([], [])

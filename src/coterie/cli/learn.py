@@ -44,10 +44,11 @@ _IMAGE_SETTINGS = {"batch_size": 4, "max_points": 150}
 Kind = Literal["recipe", "table", "folder"]
 Training = Callable[[Callback], "Trained"]
 
-_FOR_TABLES = ("--set", "--truth", "--columns", "--drop", "--header/--no-header", "--delimiter")
-_FOR_DATA = ("--method", "--weights", "--steps", "--seed")
-_UNUSED: dict[Kind, tuple[str, ...]] = {"recipe": (*_FOR_TABLES, *_FOR_DATA), "folder": _FOR_TABLES, "table": ()}
-"""Options that have no effect on each kind of FILE."""
+# Options that have no effect on each kind of FILE, and the fields of the request that hold them.
+_FOR_TABLES = {"--set": "sets", "--truth": "truth", "--columns": "columns", "--drop": "drop"}
+_FOR_TABLES |= {"--header/--no-header": "header", "--delimiter": "delimiter"}
+_FOR_DATA = {"--method": "method", "--weights": "weights", "--steps": "steps", "--seed": "seed"}
+_UNUSED: dict[Kind, dict[str, str]] = {"recipe": _FOR_TABLES | _FOR_DATA, "folder": _FOR_TABLES, "table": {}}
 
 
 @final
@@ -57,10 +58,8 @@ class Trained:
 
     save: Callable[[Path], object]
     steps: int
-    outcome: str
-    """Held-out scores, in one line."""
-    hint: str = ""
-    """How to use the model."""
+    outcome: str  # held-out scores, in one line
+    hint: str = ""  # how to use the model
 
 
 def run(request: LearnRequest) -> None:
@@ -97,23 +96,11 @@ def run(request: LearnRequest) -> None:
 
 
 def _check_options(request: LearnRequest, kind: Kind) -> None:
-    given = {
-        "--set": request.sets,
-        "--truth": request.truth,
-        "--columns": request.columns or None,
-        "--drop": request.drop or None,
-        "--header/--no-header": request.header,
-        "--delimiter": request.delimiter,
-        "--method": request.method,
-        "--weights": request.weights,
-        "--steps": request.steps,
-        "--seed": request.seed,
-    }
-    unused = [option for option in _UNUSED[kind] if given[option] is not None]
+    unused = [option for option, name in _UNUSED[kind].items() if getattr(request, name) not in (None, [])]
     if unused:
         advice = "Edit the recipe instead." if kind == "recipe" else "The sub-folders are the classes."
         raise InputError(f"{', '.join(unused)} cannot be used with a {kind}, and {request.file!r} is one. {advice}")
-    missing = [option for option in ("--set", "--truth") if given[option] is None]
+    missing = [option for option in ("--set", "--truth") if getattr(request, _FOR_TABLES[option]) is None]
     if kind == "table" and missing:
         raise InputError(
             f"{request.file!r} is not a recipe (.toml), so it is read as a table of labelled data sets, which needs "
@@ -151,9 +138,8 @@ def _prepare_images(request: LearnRequest, steps: int, folder: Path, display: Pr
         classes = read_image_classes(request.file, size=(IMAGE_SIZE, IMAGE_SIZE))
     for note in classes.notes:
         display.say(f"note: {note}")
-    start = (
-        None if request.weights == _NO_WEIGHTS else request.weights or method.build_estimator().get_params()["weights"]
-    )
+    start = request.weights or method.build_estimator().get_params()["weights"]
+    start = None if start == _NO_WEIGHTS else start
     digest = hashlib.sha256(classes.images.tobytes())
     digest.update("\n".join(classes.files).encode())
     seed = request.seed or 0
@@ -176,14 +162,12 @@ def _prepare_table(request: LearnRequest, steps: int, folder: Path, display: Pro
         display.say(f"note: {note}")
     n_features = len(encode_tasks(tasks, "standard")[1])
     start = _initial_weights(method, request.weights, n_features, display)
-    identity = {
-        "method": method.name,
-        "sets": _digest(tasks),
-        "seed": request.seed or 0,
-        "steps": steps,
-        "start": None if start is None else file_digest(pretrained_path(start)),
-    }
-    open_run(folder, identity)
+    digest = hashlib.sha256()
+    for table, clusters in tasks:
+        columns = [table.column(i).tolist() for i in range(table.n_columns)]
+        digest.update(json.dumps([table.names, columns, clusters.tolist()], default=str).encode())
+    identity = {"method": method.name, "sets": digest.hexdigest(), "seed": request.seed or 0, "steps": steps}
+    open_run(folder, identity | {"start": None if start is None else file_digest(pretrained_path(start))})
 
     def train(callback: Callback) -> Trained:
         model: Any = method.build_estimator(weights=start, random_state=request.seed or 0, callback=callback)
@@ -261,14 +245,6 @@ def _initial_weights(method: Method, weights: str | None, n_features: int, displ
     return None
 
 
-def _digest(tasks: list[tuple[Table, Array]]) -> str:
-    digest = hashlib.sha256()
-    for table, clusters in tasks:
-        columns = [table.column(i).tolist() for i in range(table.n_columns)]
-        digest.update(json.dumps([table.names, columns, clusters.tolist()], default=str).encode())
-    return digest.hexdigest()
-
-
 @contextmanager
 def _monitored(
     activity: str, folder: Path, display: ProgressDisplay, save_every: int, tensorboard: str | None
@@ -279,7 +255,11 @@ def _monitored(
 
             def callback(progress: Progress) -> None:
                 if progress.step == progress.resumed_at + 1:
-                    display.say(_describe_start(progress, folder))
+                    display.say(
+                        f"resuming after step {progress.resumed_at:,} of {progress.steps:,}, from {folder}"
+                        if progress.resumed_at
+                        else f"the run is saved in {folder}; if you stop it, the same command resumes it"
+                    )
                 show(progress)
                 log(progress)
 
@@ -288,12 +268,6 @@ def _monitored(
         lost = "1 step" if save_every == 1 else f"{save_every:,} steps"
         display.say(f"stopped; the same command resumes from the state in {folder}, at most {lost} back")
         raise
-
-
-def _describe_start(progress: Progress, folder: Path) -> str:
-    if progress.resumed_at:
-        return f"resuming after step {progress.resumed_at:,} of {progress.steps:,}, from {folder}"
-    return f"the run is saved in {folder}; if you stop it, the same command resumes it"
 
 
 @contextmanager

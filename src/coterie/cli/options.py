@@ -3,95 +3,72 @@
 Each command has a request, a dataclass whose fields are its arguments and whose docstring is its help. Help texts have
 ``{placeholders}`` for what the registries of methods and of file formats list.
 """
+# ruff: noqa: RUF009  (the calls in the dataclasses return dataclasses.field)
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, final
+from typing import Any, ClassVar, final
 
 import typer
 
+# Default training steps of ``coterie learn`` on a table, and on a folder of images.
 TABLE_STEPS, IMAGE_STEPS = 1500, 600
-"""Default training steps of ``coterie learn`` on a table, and on a folder of images."""
 
 
 def _argument(metavar: str, text: str) -> Any:
-    return typer.Argument(metavar=metavar, help=text, show_default=False)
+    return field(metadata={"typer": typer.Argument(metavar=metavar, help=text, show_default=False)})
 
 
-def _option(*flags: str, text: str, metavar: str | None = None, show_default: bool = False) -> Any:
-    return typer.Option(*flags, metavar=metavar, help=text, show_default=show_default)
+def _option(flags: str, metavar: str | None, text: str, default: Any = None) -> Any:
+    shown = isinstance(default, str)
+    info = typer.Option(*flags.split(), metavar=metavar, help=text, show_default=shown)
+    return field(default=default, metadata={"typer": info})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """Which table to read, and which of its columns to use."""
 
-    file: Annotated[
-        str,
-        _argument("FILE", "Table ({formats}), folder of images, - for CSV from standard input, or example:wine."),
-    ]
-    columns: Annotated[
-        list[str] | None,
-        _option("--columns", metavar="A,B", text="Use only these columns: names, or numbers from 1. Can be repeated."),
-    ] = None
-    drop: Annotated[
-        list[str] | None, _option("--drop", metavar="C,D", text="Do not use these columns. Can be repeated.")
-    ] = None
-    ids: Annotated[
-        str | None, _option("--id", metavar="COL", text="Column with row names; not used for clustering.")
-    ] = None
-    truth: Annotated[
-        str | None,
-        _option(
-            "--truth",
-            metavar="COL",
-            text="Column with known classes to compare with; not used for clustering. For images, folder means the "
-            "name of the sub-folder.",
-        ),
-    ] = None
-    image_size: Annotated[
-        str | None,
-        _option(
-            "--image-size",
-            metavar="HxW",
-            text="Resize the images of a folder. [default: the most common size, no side above 64]",
-        ),
-    ] = None
-    header: Annotated[
-        bool | None,
-        _option("--header/--no-header", text="Whether the first line has column names. [default: detected]"),
-    ] = None
-    delimiter: Annotated[
-        str | None,
-        _option("--delimiter", metavar="D", text="Cell separator: one character, tab or space. [default: detected]"),
-    ] = None
+    file: str = _argument(
+        "FILE", "Table ({formats}), folder of images, - for CSV from standard input, or example:wine."
+    )
+    columns: list[str] | None = _option(
+        "--columns", "A,B", "Use only these columns: names, or numbers from 1. Can be repeated."
+    )
+    drop: list[str] | None = _option("--drop", "C,D", "Do not use these columns. Can be repeated.")
+    ids: str | None = _option("--id", "COL", "Column with row names; not used for clustering.")
+    truth: str | None = _option(
+        "--truth",
+        "COL",
+        "Column with known classes to compare with; not used for clustering. For images, folder means the name of the "
+        "sub-folder.",
+    )
+    image_size: str | None = _option(
+        "--image-size", "HxW", "Resize the images of a folder. [default: the most common size, no side above 64]"
+    )
+    header: bool | None = _option(
+        "--header/--no-header", None, "Whether the first line has column names. [default: detected]"
+    )
+    delimiter: str | None = _option(
+        "--delimiter", "D", "Cell separator: one character, tab or space. [default: detected]"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Writing:
     """Which files to write, and what to print."""
 
-    rows: Annotated[
-        str | None,
-        _option(
-            "-o",
-            "--output",
-            metavar="OUT",
-            text="Write cluster and membership of each row ({written_formats}); - for CSV to standard output.",
-        ),
-    ] = None
-    append: Annotated[bool, _option("--append", text="Write all columns of FILE as well.")] = False
-    report: Annotated[
-        str | None, _option("--report", metavar="PAGE.html", text="Write an HTML page that explains the clusters.")
-    ] = None
-    save: Annotated[
-        str | None, _option("--save", metavar="MODEL.safetensors", text="Write the fitted model, for predict.")
-    ] = None
-    force: Annotated[bool, _option("--force", text="Replace existing files.")] = False
-    quiet: Annotated[bool, _option("-q", "--quiet", text="Print only errors, and the output of -o - or --json.")] = (
-        False
+    rows: str | None = _option(
+        "-o --output",
+        "OUT",
+        "Write cluster and membership of each row ({written_formats}); - for CSV to standard output.",
     )
-    json: Annotated[bool, _option("--json", text="Print the summary as JSON.")] = False
+    append: bool = _option("--append", None, "Write all columns of FILE as well.", default=False)
+    report: str | None = _option("--report", "PAGE.html", "Write an HTML page that explains the clusters.")
+    save: str | None = _option("--save", "MODEL.safetensors", "Write the fitted model, for predict.")
+    force: bool = _option("--force", None, "Replace existing files.", default=False)
+    quiet: bool = _option("-q --quiet", None, "Print only errors, and the output of -o - or --json.", default=False)
+    json: bool = _option("--json", None, "Print the summary as JSON.", default=False)
 
 
 @final
@@ -106,24 +83,15 @@ class ClusterRequest(Reading, Writing):
         *("file", "clusters", "method", "seed", "columns", "drop", "ids", "truth", "rows", "append", "report"),
         *("image", "image_size", "save", "force", "quiet", "json", "header", "delimiter"),
     )
-    clusters: Annotated[
-        str, _option("-k", "--clusters", metavar="N|auto", text="Number of clusters{n_clusters}.", show_default=True)
-    ] = "auto"
-    method: Annotated[
-        str, _option("--method", metavar="NAME", text="Clustering method: {methods}.", show_default=True)
-    ] = "coterie"
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the options that methods declare, by flag, as far as they were given."""
-    seed: Annotated[
-        int | None,
-        _option("--seed", metavar="S", text="The same seed gives the same clusters. [default: 0, or that of --recipe]"),
-    ] = None
-    image: Annotated[
-        str | None,
-        _option(
-            "--image", metavar="HxW", text="Show table rows as images in the report, such as 28x28; columns are pixels."
-        ),
-    ] = None
+    clusters: str = _option("-k --clusters", "N|auto", "Number of clusters{n_clusters}.", default="auto")
+    method: str = _option("--method", "NAME", "Clustering method: {methods}.", default="coterie")
+    options: Mapping[str, Any] = field(default_factory=dict)  # given options that methods declare, by flag
+    seed: int | None = _option(
+        "--seed", "S", "The same seed gives the same clusters. [default: 0, or that of --recipe]"
+    )
+    image: str | None = _option(
+        "--image", "HxW", "Show table rows as images in the report, such as 28x28; columns are pixels."
+    )
 
 
 @final
@@ -139,7 +107,7 @@ class PredictRequest(Reading, Writing):
         *("model", "file", "columns", "drop", "ids", "rows", "append", "force", "quiet", "json"),
         *("header", "delimiter"),
     )
-    model: Annotated[str, _argument("MODEL", "Model file written by cluster --save.")]
+    model: str = _argument("MODEL", "Model file written by cluster --save.")
 
 
 @final
@@ -155,60 +123,31 @@ class LearnRequest(Reading, Writing):
         *("file", "save", "folder", "tensorboard", "sets", "truth", "columns", "drop", "method", "weights", "steps"),
         *("seed", "force", "quiet", "header", "delimiter"),
     )
-    file: Annotated[
-        str,
-        _argument(
-            "RECIPE.toml|TABLE|FOLDER",
-            "Recipe for a network; or table of labelled data sets; or folder with a sub-folder of images per class.",
-        ),
-    ]
-    save: Annotated[
-        str | None,
-        _option(
-            "-o",
-            "--save",
-            metavar="MODEL.safetensors",
-            text="Write the trained model. Required, except with a recipe. [default: NAME.safetensors of the recipe]",
-        ),
-    ] = None
-    folder: Annotated[
-        str | None,
-        _option("--folder", metavar="DIR", text="Folder for the state of the run. [default: name of the model + .run]"),
-    ] = None
-    tensorboard: Annotated[str | None, _option("--tensorboard", metavar="DIR", text="Write logs for TensorBoard.")] = (
-        None
+    file: str = _argument(
+        "RECIPE.toml|TABLE|FOLDER",
+        "Recipe for a network; or table of labelled data sets; or folder with a sub-folder of images per class.",
     )
-    sets: Annotated[
-        str | None, _option("--set", metavar="COL", text="Table: column with the data set of each row.")
-    ] = None
-    truth: Annotated[
-        str | None,
-        _option("--truth", metavar="COL", text="Table: column with the class of each row within its data set."),
-    ] = None
-    method: Annotated[
-        str | None,
-        _option(
-            "--method", metavar="NAME", text="Method to train. Tables: {table_learners}. Folders: {image_learners}."
-        ),
-    ] = None
-    weights: Annotated[
-        str | None,
-        _option(
-            "--weights",
-            metavar="NAME|FILE|none",
-            text="Table, folder: initial weights. [default: those that ship, if they fit the data]",
-        ),
-    ] = None
-    steps: Annotated[
-        int | None,
-        _option(
-            "--steps",
-            metavar="N",
-            text="Training steps. [default: {table_steps} for a table, {image_steps} for a folder]",
-        ),
-    ] = None
-    seed: Annotated[
-        int | None,
-        _option("--seed", metavar="S", text="Table, folder: the same seed gives the same weights. [default: 0]"),
-    ] = None
-    quiet: Annotated[bool, _option("-q", "--quiet", text="Print only errors.")] = False
+    save: str | None = _option(
+        "-o --save",
+        "MODEL.safetensors",
+        "Write the trained model. Required, except with a recipe. [default: NAME.safetensors of the recipe]",
+    )
+    folder: str | None = _option(
+        "--folder", "DIR", "Folder for the state of the run. [default: name of the model + .run]"
+    )
+    tensorboard: str | None = _option("--tensorboard", "DIR", "Write logs for TensorBoard.")
+    sets: str | None = _option("--set", "COL", "Table: column with the data set of each row.")
+    truth: str | None = _option("--truth", "COL", "Table: column with the class of each row within its data set.")
+    method: str | None = _option(
+        "--method", "NAME", "Method to train. Tables: {table_learners}. Folders: {image_learners}."
+    )
+    weights: str | None = _option(
+        "--weights",
+        "NAME|FILE|none",
+        "Table, folder: initial weights. [default: those that ship, if they fit the data]",
+    )
+    steps: int | None = _option(
+        "--steps", "N", "Training steps. [default: {table_steps} for a table, {image_steps} for a folder]"
+    )
+    seed: int | None = _option("--seed", "S", "Table, folder: the same seed gives the same weights. [default: 0]")
+    quiet: bool = _option("-q --quiet", None, "Print only errors.", default=False)

@@ -3,7 +3,6 @@
 import json
 import math
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -17,6 +16,7 @@ from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
 from coterie.errors import TableError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.report.formatting import plural
 from coterie.tables.table import Array
 
 _WIDTH_OUTSIDE_TERMINALS = 100
@@ -31,19 +31,14 @@ class Summary:
     n_rows: int
     sizes: tuple[int, ...]
     seconds: float
-    outliers: int | None = None
-    """Number of rows in no cluster; None if the method does not detect outliers."""
-    descriptions: tuple[str, ...] = ()
-    """Distinguishing features of each cluster; empty if they were not computed."""
-    silhouette: float | None = None
-    """NaN if it is undefined, None if it was not computed."""
-    selection: Selection | None = None
-    """The candidates that the result was chosen from, if there were any."""
+    outliers: int | None = None  # number of rows in no cluster; None if the method does not detect outliers
+    descriptions: tuple[str, ...] = ()  # distinguishing features of each cluster; empty if they were not computed
+    silhouette: float | None = None  # NaN if it is undefined, None if it was not computed
+    selection: Selection | None = None  # the candidates that the result was chosen from, if there were any
     scores: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
-    noun: str = "row"
-    """"row" or "image"."""
+    noun: str = "row"  # "row" or "image"
 
     def to_json(self) -> str:
         """Return the summary as a JSON object."""
@@ -72,17 +67,18 @@ class Summary:
         if not console.is_terminal:
             console.width = _WIDTH_OUTSIDE_TERMINALS
         # A title of the table would be wrapped where that is narrow.
-        headline = f"{self.source}: {_plural(self.n_rows, self.noun)} in {_plural(len(self.sizes), 'cluster')}"
+        headline = f"{self.source}: {plural(self.n_rows, self.noun)} in {plural(len(self.sizes), 'cluster')}"
         console.print(headline, style="bold", soft_wrap=True)
         table = TextTable(box=box.SIMPLE)
         for name in ("cluster", f"{self.noun}s", "percent"):
             table.add_column(name, justify="right", no_wrap=True)
         if self.descriptions:
             table.add_column("distinguishing features")
-        for cluster, size in enumerate(self.sizes):
-            table.add_row(*self._cells(str(cluster), size), *self.descriptions[cluster : cluster + 1])
+        rows = [(str(i), size, self.descriptions[i : i + 1]) for i, size in enumerate(self.sizes)]
         if self.outliers is not None:
-            table.add_row(*self._cells("noise", self.outliers))
+            rows.append(("noise", self.outliers, ()))
+        for name, size, text in rows:
+            table.add_row(name, f"{size:,}", f"{size / self.n_rows:.1%}", *text)
         console.print(table)
         if self.selection is not None:
             console.print(_describe_selection(self.selection), soft_wrap=True)
@@ -93,23 +89,16 @@ class Summary:
         if self.scores:
             console.print(", ".join(f"{name} {score:.3f}" for name, score in self.scores.items()))
 
-    def _cells(self, name: str, size: int) -> tuple[str, str, str]:
-        return name, f"{size:,}", f"{size / self.n_rows:.1%}"
-
 
 def _describe_selection(selection: Selection) -> str:
-    meaning = "probability of a single cluster" if selection.chosen is None else "expected adjusted Rand index"
-    text = (
-        f"confidence {selection.confidence:.2f} ({meaning}; 1 = {'certain' if selection.chosen is None else 'perfect'})"
-    )
-    other: Mapping[str, Any] | None = selection.runner_up
+    meaning = "expected adjusted Rand index; 1 = perfect"
+    if selection.chosen is None:
+        meaning = "probability of a single cluster; 1 = certain"
+    text = f"confidence {selection.confidence:.2f} ({meaning})"
+    other = selection.runner_up
     if other is None:
         return text
-    return f"{text}, runner-up: {_plural(other['n_clusters'], 'cluster')} by {other['algorithm']}, {other['score']:.2f}"
-
-
-def _plural(number: int, noun: str) -> str:
-    return f"1 {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{text}, runner-up: {plural(other['n_clusters'], 'cluster')} by {other['algorithm']}, {other['score']:.2f}"
 
 
 def print_summary(summary: Summary, writing: Writing, display: ProgressDisplay) -> None:
@@ -154,11 +143,8 @@ def known_classes(truth: Array | None, name: str) -> tuple[Array, Array, tuple[s
 
 def has_value(column: Array) -> Array:
     """Return which rows of a column have a value."""
-    return np.array([not _is_missing(value) for value in column.tolist()], dtype=np.bool_)
-
-
-def _is_missing(value: object) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
+    missing = [value is None or (isinstance(value, float) and math.isnan(value)) for value in column.tolist()]
+    return ~np.array(missing, dtype=np.bool_)
 
 
 def score_against(classes: Array, labels: Array) -> dict[str, float]:

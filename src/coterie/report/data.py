@@ -17,8 +17,7 @@ from coterie.tables.table import Table
 SEED = 20_240_917
 OUTLIER = -1
 _DAY = 86_400
-PROPORTIONS = frozenset({"category", "boolean"})
-"""Kinds of features whose mean is a proportion."""
+PROPORTIONS = frozenset({"category", "boolean"})  # kinds of features whose mean is a proportion
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,7 @@ class ClusteringData:
     memberships: NDArray[np.float32]
     prototypes: NDArray[np.float32]
     features: tuple[Feature, ...]
-    short: Mapping[str, str]
-    """Short names of the columns."""
+    short: Mapping[str, str]  # short names of the columns
     ids: tuple[str, ...]
 
     @cached_property
@@ -42,7 +40,17 @@ class ClusteringData:
 
         Computed on demand, because images do not need them and they are larger than the table.
         """
-        return _values_in_units(self.encoder, self.table, self.encoded)
+        # Proportions come from the encoder, rounded because float32 ones are not exactly 0 or 1; numbers and dates from
+        # the table, which has the missing values.
+        values = np.round(self.encoder.inverse_transform(self.encoded), 4)
+        for index, feature in enumerate(self.features):
+            column = self.table.column(self.table.names.index(feature.column))
+            if feature.kind != "category" and column.dtype.kind in "iufb":
+                values[:, index] = column
+            elif feature.kind != "category" and column.dtype.kind == "M":
+                micro = column.astype("datetime64[us]")
+                values[:, index] = np.where(np.isnat(micro), np.nan, micro.astype(np.float64) / 1e6)
+        return values
 
     def label(self, index: int) -> str:
         """Return the name of a feature: its column, and its level if it stands for one."""
@@ -118,7 +126,9 @@ def collect_data(
     labels = np.asarray(model.labels_)
     prototypes = description.prototypes
     if prototypes is None:
-        prototypes = _cluster_means(encoded, labels, model.n_clusters_)
+        members = [encoded[labels == cluster] for cluster in range(model.n_clusters_)]
+        # An empty cluster is placed at the mean of all rows.
+        prototypes = np.stack([(rows if len(rows) else encoded).mean(axis=0, dtype=np.float64) for rows in members])
     return ClusteringData(
         table=table,
         encoder=encoder,
@@ -183,27 +193,3 @@ def _format_date(seconds: float, precision: Literal["D", "m"]) -> str:
     if not np.isfinite(seconds):
         return "missing"
     return np.datetime_as_string(np.datetime64(int(seconds), "s"), unit=precision).replace("T", " ")
-
-
-def _cluster_means(encoded: NDArray[np.float32], labels: NDArray[np.int64], n_clusters: int) -> NDArray[np.float64]:
-    """Return the mean of each cluster; that of all rows for an empty one."""
-    everywhere = encoded.mean(axis=0, dtype=np.float64)
-    members = [encoded[labels == cluster] for cluster in range(n_clusters)]
-    return np.stack([rows.mean(axis=0, dtype=np.float64) if len(rows) else everywhere for rows in members])
-
-
-def _values_in_units(encoder: TableEncoder, table: Table, encoded: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Take numbers and dates from the table, which has the missing values, and proportions from the encoder."""
-    # Rounded, because float32 proportions are not exactly 0 or 1.
-    values = np.round(encoder.inverse_transform(encoded), 4)
-    positions = {name: position for position, name in enumerate(table.names)}
-    for index, feature in enumerate(encoder.features):
-        if feature.kind == "category":
-            continue
-        column = table.column(positions[feature.column])
-        if column.dtype.kind in "iufb":
-            values[:, index] = column
-        elif column.dtype.kind == "M":
-            micro = column.astype("datetime64[us]")
-            values[:, index] = np.where(np.isnat(micro), np.nan, micro.astype(np.float64) / 1e6)
-    return values

@@ -110,30 +110,20 @@ class Colour:
 
 def cluster_colours(n: int) -> list[Colour]:
     """Return `n` colours: a palette of twelve, then hues at steps of the golden angle."""
-    return [_pair(*_lightness_chroma_hue(i)) for i in range(n)]
-
-
-def _lightness_chroma_hue(i: int) -> tuple[float, float, float]:
-    if i < len(_PALETTE):
-        return _PALETTE[i]
-    lightness, chroma = _TIERS[i % len(_TIERS)]
-    return lightness, chroma, (20.0 + _GOLDEN_ANGLE * i) % 360.0
-
-
-def _pair(lightness: float, chroma: float, hue: float) -> Colour:
+    tiers = [_TIERS[i % len(_TIERS)] for i in range(n)]
+    further = [(*tiers[i], (20.0 + _GOLDEN_ANGLE * i) % 360.0) for i in range(len(_PALETTE), n)]
     # A dark background needs a brighter, narrower range of lightness; its order stays the same.
-    return Colour(_hex(lightness, chroma, hue), _hex(0.60 + 0.62 * (lightness - 0.44), chroma, hue))
+    return [
+        Colour(_hex(lightness, chroma, hue), _hex(0.60 + 0.62 * (lightness - 0.44), chroma, hue))
+        for lightness, chroma, hue in [*_PALETTE, *further][:n]
+    ]
 
 
 def _hex(lightness: float, chroma: float, hue: float) -> str:
     """Convert OKLCH to the nearest sRGB code (Ottosson 2020)."""
     a, b = chroma * np.cos(np.radians(hue)), chroma * np.sin(np.radians(hue))
     to_lms = np.array(
-        [
-            [1, 0.3963377774, 0.2158037573],
-            [1, -0.1055613458, -0.0638541728],
-            [1, -0.0894841775, -1.2914855480],
-        ]
+        [[1, 0.3963377774, 0.2158037573], [1, -0.1055613458, -0.0638541728], [1, -0.0894841775, -1.2914855480]]
     )
     to_rgb = np.array(
         [

@@ -72,8 +72,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 TYPICAL = 12
 BORDERLINE = 8
-MOST_BYTES = 1_500_000
-"""Limit for all images of a page."""
+MOST_BYTES = 1_500_000  # limit for all images of a page
 _CERTAIN = 0.95
 _LONGEST_SIDE = 64
 _SHORTEST_SIDE = 8
@@ -101,8 +100,8 @@ class ClusterImages:
     """The images of one cluster."""
 
     mean: Thumbnail
-    typical: tuple[Thumbnail, ...]
-    borderline: tuple[Thumbnail, ...]
+    typical: list[Thumbnail]
+    borderline: list[Thumbnail]
     shown: str
 
 
@@ -114,45 +113,32 @@ class Gallery:
     shown: str
     smooth: bool
 
-    @property
-    def any_borderline(self) -> bool:
-        """Return whether any cluster has borderline images."""
-        return any(cluster.borderline for cluster in self.clusters)
-
-
-@dataclass(frozen=True)
-class _Renderer:
-    """Encodes rows of pixels as images, reduced by a factor, on a common scale from black to white."""
-
-    shape: ImageShape
-    factor: int
-    low: float
-    high: float
-
-    def render(self, pixels: NDArray[np.float64]) -> str:
-        """Return the data URL of one image."""
-        image = pixels.reshape(self.shape)
-        for axis in (0, 1):
-            image = _downsample(image, self.factor, axis)
-        return image_png(image, self.low, self.high)
-
 
 def build_gallery(data: ClusteringData) -> Gallery:
     """Render images of each cluster, as far as the size limit of the page allows."""
     shape = data.table.image
     if shape is None:
         raise InputError("The table has no images to show. Give their shape (height, width, channels).")
-    pixels = _pixels(data)
+    if set(data.table.kinds) - {"number", "boolean"}:
+        raise InputError("Images need columns of numbers, and this table has others. Choose the pixels only.")
+    pixels = data.table.block
+    if pixels is None:
+        pixels = np.column_stack([column.astype(np.float64) for column in data.table.columns])
     means = [_mean(pixels, data.labels == cluster) for cluster in range(data.n_clusters)]
     chosen = [_choose_members(data, cluster) for cluster in range(data.n_clusters)]
     rows = [int(row) for of_cluster in chosen for group in of_cluster for row in group]
-    renderer = _Renderer(shape, _reduction(shape, data.n_clusters), *_value_range(pixels, rows))
-    mean_urls = [renderer.render(mean) for mean in means]
+    factor, (low, high) = _reduction(shape, data.n_clusters), _value_range(pixels, rows)
+
+    def render(row: NDArray[Any]) -> str:
+        image = row.astype(np.float64).reshape(shape)
+        return image_png(_downsample(_downsample(image, factor, 0), factor, 1), low, high)
+
+    mean_urls = [render(mean) for mean in means]
     urls: dict[int, str] = {}
     left = MOST_BYTES - sum(map(len, mean_urls))
     # One more typical and one more borderline image of every cluster at a time, so that all get equal room.
     for candidates in zip_longest(*(group.tolist() for of_cluster in chosen for group in of_cluster)):
-        rendered = {row: renderer.render(pixels[row].astype(np.float64)) for row in candidates if row is not None}
+        rendered = {row: render(pixels[row]) for row in candidates if row is not None}
         left -= sum(map(len, rendered.values()))
         if left < 0:
             break
@@ -164,13 +150,6 @@ def build_gallery(data: ClusteringData) -> Gallery:
     n = len(data.labels)
     shown = f"{len(urls):,} of {plural(n, 'image')} are shown." if len(urls) < n else f"All {n:,} images are shown."
     return Gallery(clusters, shown, smooth=max(shape[:2]) >= _SMOOTH_FROM)
-
-
-def _pixels(data: ClusteringData) -> NDArray[Any]:
-    table = data.table
-    if set(table.kinds) - {"number", "boolean"}:
-        raise InputError("Images need columns of numbers, and this table has others. Choose the pixels only.")
-    return table.block if table.block is not None else np.column_stack([c.astype(np.float64) for c in table.columns])
 
 
 def _mean(pixels: NDArray[Any], members: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -246,24 +225,19 @@ def _cluster_images(
     borderline: NDArray[np.int64],
     urls: dict[int, str],
 ) -> ClusterImages:
-    near = tuple(_typical(data, cluster, row, urls[row]) for row in typical.tolist() if row in urls)
-    far = tuple(_borderline(data, cluster, row, urls[row]) for row in borderline.tolist() if row in urls)
+    near, far = [], []
+    for row in [*typical.tolist(), *borderline.tolist()]:
+        if row not in urls:
+            continue
+        elsewhere = data.memberships[row].copy()
+        elsewhere[cluster] = -1.0
+        here, other = format_percent(float(data.memberships[row, cluster])), int(elsewhere.argmax())
+        title = f"image {shorten(data.ids[row], 80)}: {here} here"
+        if row in typical:
+            near.append(Thumbnail(urls[row], title))
+        else:
+            title += f", {format_percent(float(elsewhere[other]))} in cluster {other}"
+            far.append(Thumbnail(urls[row], title, here, other))
     size = int(data.sizes[cluster])
     shown = f"{len(near) + len(far):,} of {size:,}" if len(near) + len(far) < size else f"all {size:,}"
     return ClusterImages(Thumbnail(mean_url, f"Mean of {plural(size, 'image')}"), near, far, shown)
-
-
-def _typical(data: ClusteringData, cluster: int, row: int, url: str) -> Thumbnail:
-    return Thumbnail(url, f"{_name(data, row)}: {format_percent(float(data.memberships[row, cluster]))} here")
-
-
-def _borderline(data: ClusteringData, cluster: int, row: int, url: str) -> Thumbnail:
-    elsewhere = data.memberships[row].copy()
-    elsewhere[cluster] = -1.0
-    other = int(elsewhere.argmax())
-    here, there = format_percent(float(data.memberships[row, cluster])), format_percent(float(elsewhere[other]))
-    return Thumbnail(url, f"{_name(data, row)}: {here} here, {there} in cluster {other}", here, other)
-
-
-def _name(data: ClusteringData, row: int) -> str:
-    return f"image {shorten(data.ids[row], 80)}"

@@ -1,7 +1,7 @@
 """The report: one self-contained HTML page about a fitted estimator."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jinja2
@@ -49,17 +49,7 @@ from coterie.tables.table import Table
 
 _TIP_COLUMNS = 4
 _VISIBLE_NOTES = 8
-_UNSHOWN = {"callback", "verbose"}
-"""Parameters that do not influence the result."""
-
-
-@dataclass(frozen=True)
-class KeyNumber:
-    """A number at the top of the page."""
-
-    label: str
-    value: str
-    note: str = ""
+_UNSHOWN = {"callback", "verbose"}  # parameters that do not influence the result
 
 
 def render_report(
@@ -131,6 +121,9 @@ def render_report(
     selection = selection_section(description.selection, data.n_clusters)
     alternatives = find_alternatives(description.selection, data, map_.rows)
     notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
+    fit_notes = [_sentence(note) for note in model.notes_]
+    if seconds is not None:
+        fit_notes.append(f"The fit took {format_number(float(f'{seconds:.3g}'))} seconds.")
     key_numbers = _key_numbers(data, silhouettes, selection)
     confusion, members = None, None
     if truth is not None:
@@ -160,8 +153,6 @@ def render_report(
         map_width=WIDTH,
         map_height=HEIGHT,
         map_shown=_shown(len(map_.rows), len(data.labels), data.noun),
-        points=_points(data, map_),
-        prototypes=[{"left": f"{100 * x / WIDTH:.2f}", "top": f"{100 * y / HEIGHT:.2f}"} for x, y in map_.prototypes],
         tips=_tips(data, map_, best_columns[:_TIP_COLUMNS], alternatives),
         clusters=profiles,
         typical_cells=[typical_cells(data, profile, best_columns) for profile in profiles],
@@ -176,7 +167,7 @@ def render_report(
         confusion=confusion,
         table_notes=notes[:_VISIBLE_NOTES],
         more_table_notes=notes[_VISIBLE_NOTES:],
-        fit_notes=_fit_notes(model, seconds),
+        fit_notes=fit_notes,
         parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if name not in _UNSHOWN],
         curve=training_curve(description.losses),
         runs=run_table(description.runs),
@@ -191,15 +182,8 @@ def _template() -> jinja2.Template:
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {
-        "name_parts": name_parts,
-        "percent": format_percent,
-        "plural": plural,
-        "shorten": shorten,
-        "algorithm": algorithm_of,
-        "family": family_of,
-        "describe": describe_candidate,
-    }
+    environment.filters |= {"name_parts": name_parts, "percent": format_percent, "plural": plural, "shorten": shorten}
+    environment.filters |= {"algorithm": algorithm_of, "family": family_of, "describe": describe_candidate}
     return environment.get_template("page.html.jinja")
 
 
@@ -218,52 +202,44 @@ def _summary(data: ClusteringData, silhouettes: Silhouettes | None, columns: Seq
     else:
         split = f"{clusters} of {sizes.min():,} to {plural(sizes.max(), noun)}"
     best = f" They differ most in {enumeration([data.short[name] for name in columns])}." if columns else ""
-    return f"{rows} in {split}{outliers}.{best}{_describe_separation(silhouettes)}"
-
-
-def _describe_separation(silhouettes: Silhouettes | None) -> str:
     if silhouettes is None:
-        return ""
-    levels = ((0.5, " The clusters are well separated."), (0.25, " The clusters are separate, with fuzzy borders."))
-    return next((text for least, text in levels if silhouettes.mean >= least), " The clusters overlap strongly.")
+        separation = ""
+    elif silhouettes.mean >= 0.25:
+        kind = "well separated" if silhouettes.mean >= 0.5 else "separate, with fuzzy borders"
+        separation = f" The clusters are {kind}."
+    else:
+        separation = " The clusters overlap strongly."
+    return f"{rows} in {split}{outliers}.{best}{separation}"
 
 
 def _key_numbers(
     data: ClusteringData, silhouettes: Silhouettes | None, selection: SelectionSection | None
-) -> list[KeyNumber]:
-    n = len(data.labels)
+) -> list[tuple[str, str, str]]:
+    """Return label, value and note of each number at the top of the page."""
+    n, columns, features = len(data.labels), data.table.n_columns, len(data.features)
+    size = ("columns", f"{columns:,}", f"encoded as {features:,} numbers" if features != columns else "")
+    if data.table.image is not None:
+        height, width, channels = data.table.image
+        size = ("pixels", f"{height:,} × {width:,}", "grey" if channels == 1 else "in colour")
     outliers = f"and {plural(data.n_outliers, 'outlier')}" if data.n_outliers else ""
-    numbers = [
-        KeyNumber(f"{data.noun}s", f"{n:,}"),
-        _width(data),
-        KeyNumber("clusters", f"{data.n_clusters:,}", outliers),
-    ]
+    numbers = [(f"{data.noun}s", f"{n:,}", ""), size, ("clusters", f"{data.n_clusters:,}", outliers)]
     if selection is not None:
-        numbers.append(KeyNumber("confidence", f"{selection.confidence.value:.2f}", selection.confidence.unit))
+        numbers.append(("confidence", f"{selection.confidence.value:.2f}", selection.confidence.unit))
     if silhouettes is not None:
         sampled = silhouettes.n_rows < n - data.n_outliers
         note = f"random sample of {silhouettes.n_rows:,} {data.noun}s" if sampled else "from −1 to 1"
-        numbers.append(KeyNumber("mean silhouette", f"{silhouettes.mean:.2f}".replace("-", "−"), note))
+        numbers.append(("mean silhouette", f"{silhouettes.mean:.2f}".replace("-", "−"), note))
     membership = float(data.own_membership[data.inside].mean(dtype=np.float64)) if n > data.n_outliers else 0.0
-    numbers.append(KeyNumber("mean membership", format_percent(membership), "in the assigned cluster"))
-    return numbers
+    return [*numbers, ("mean membership", format_percent(membership), "in the assigned cluster")]
 
 
-def _width(data: ClusteringData) -> KeyNumber:
-    if data.table.image is not None:
-        height, width, channels = data.table.image
-        return KeyNumber("pixels", f"{height:,} × {width:,}", "grey" if channels == 1 else "in colour")
-    columns, features = data.table.n_columns, len(data.features)
-    return KeyNumber("columns", f"{columns:,}", f"encoded as {features:,} numbers" if features != columns else "")
-
-
-def _score_numbers(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[KeyNumber]:
+def _score_numbers(members: NDArray[np.int64], labels: NDArray[np.int64]) -> list[tuple[str, str, str]]:
     scores = (
         ("adjusted Rand index", adjusted_rand_index(members, labels), "0 = random, 1 = perfect"),
         ("mutual information", normalized_mutual_information(members, labels), "normalised, 1 = perfect"),
         ("accuracy", matched_accuracy(members, labels), "best match of clusters to classes"),
     )
-    return [KeyNumber(name, f"{value:.3f}".replace("-", "−"), note) for name, value, note in scores]
+    return [(name, f"{value:.3f}".replace("-", "−"), note) for name, value, note in scores]
 
 
 def _shown(shown: int, n: int, noun: str) -> str:
@@ -280,12 +256,6 @@ def _describe_silhouettes(data: ClusteringData, silhouettes: Silhouettes | None,
     return f"No silhouette: it needs at least two clusters, and more {data.noun}s than clusters."
 
 
-def _points(data: ClusteringData, map_: Map) -> list[dict[str, Any]]:
-    clusters = data.labels[map_.rows].tolist()
-    positions = map_.points.round(1).tolist()
-    return [{"x": x, "y": y, "cluster": cluster} for (x, y), cluster in zip(positions, clusters, strict=True)]
-
-
 def _tips(
     data: ClusteringData, map_: Map, columns: Sequence[str], alternatives: Sequence[Alternative]
 ) -> dict[str, Any]:
@@ -297,12 +267,7 @@ def _tips(
         "noun": data.noun,
         "columns": [data.short[name] for name in columns],
         "alternatives": [
-            {
-                "clusters": each.n_clusters,
-                "labels": each.labels,
-                "percents": {cluster.colour: cluster.percent for cluster in each.clusters},
-            }
-            for each in alternatives
+            {"clusters": each.n_clusters, "labels": each.labels, "percents": each.clusters} for each in alternatives
         ],
         "points": [
             [
@@ -315,13 +280,6 @@ def _tips(
             for row, position in zip(map_.rows.tolist(), map_.points, strict=True)
         ],
     }
-
-
-def _fit_notes(model: BaseClusterer, seconds: float | None) -> list[str]:
-    notes = [_sentence(note) for note in model.notes_]
-    if seconds is not None:
-        notes.append(f"The fit took {format_number(float(f'{seconds:.3g}'))} seconds.")
-    return notes
 
 
 def _sentence(note: str) -> str:

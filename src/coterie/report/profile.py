@@ -15,7 +15,8 @@ NOTABLE = 0.5
 _SMALLEST_SPREAD = 0.1
 _WIDEST_EFFECT = 3.0
 _LEVELS_PER_COLUMN = 2
-_MOST_TRAITS = 12
+_MOST_TRAITS, _SHOWN_TRAITS = 12, 6
+_SHOWN_BORDERLINE = 3
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,9 @@ def feature_statistics(data: ClusteringData) -> FeatureStatistics:
     floor = np.maximum(pooled, _SMALLEST_SPREAD * spread)
     effects = np.where((counts > 0) & (counts < all_counts), _ratio(inside - outside, floor), 0.0)
     proportions = np.array([feature.kind in PROPORTIONS for feature in data.features], dtype=bool)
-    effects[:, proportions] = _cohens_h(inside + centre, outside + centre, effects)[:, proportions]
+    # Proportions are compared by Cohen's h, in which 1% vs 5% counts more than 48% vs 52%.
+    angles = [2 * np.arcsin(np.sqrt(np.clip(mean + centre, 0, 1))) for mean in (inside, outside)]
+    effects[:, proportions] = np.where(effects == 0, 0.0, angles[0] - angles[1])[:, proportions]
     return FeatureStatistics(
         means=np.where(counts > 0, inside + centre, np.nan),
         overall=centre,
@@ -119,21 +122,7 @@ def _ratio(above: NDArray[np.float64], below: NDArray[np.float64]) -> NDArray[np
     return np.divide(above, below, out=np.zeros_like(above), where=below > 0)
 
 
-def _cohens_h(
-    inside: NDArray[np.float64], outside: NDArray[np.float64], like: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Compute Cohen's h, a difference of proportions in which 1% vs 5% counts more than 48% vs 52%."""
-    angle = [2 * np.arcsin(np.sqrt(np.clip(proportion, 0, 1))) for proportion in (inside, outside)]
-    return np.where(like == 0, 0.0, angle[0] - angle[1])
-
-
-def describe_clusters(
-    data: ClusteringData,
-    statistics: FeatureStatistics | None,
-    *,
-    n_traits: int = 6,
-    n_borderline: int = 3,
-) -> tuple[ClusterProfile, ...]:
+def describe_clusters(data: ClusteringData, statistics: FeatureStatistics | None) -> tuple[ClusterProfile, ...]:
     """Describe each cluster; without statistics, as for images, it has no traits and no name of its own."""
     sizes = data.sizes
     top = data.own_membership
@@ -146,9 +135,9 @@ def describe_clusters(
             size=int(sizes[cluster]),
             fraction=sizes[cluster] / len(data.labels),
             name=names[cluster],
-            traits=tuple(traits[cluster][:n_traits]),
+            traits=tuple(traits[cluster][:_SHOWN_TRAITS]),
             typical=_typical(data, cluster),
-            borderline=_borderline(data, cluster, n_borderline),
+            borderline=_borderline(data, cluster),
             membership=float(top[data.labels == cluster].mean()) if sizes[cluster] else float("nan"),
         )
         for cluster in clusters
@@ -239,7 +228,7 @@ def _typical(data: ClusteringData, cluster: int) -> int:
     return int(members[np.argmin(distances)])
 
 
-def _borderline(data: ClusteringData, cluster: int, at_most: int) -> tuple[Borderline, ...]:
+def _borderline(data: ClusteringData, cluster: int) -> tuple[Borderline, ...]:
     """Return the members with the smallest margin over a second cluster that is at least half as likely."""
     if data.n_clusters == 1:
         return ()
@@ -249,7 +238,7 @@ def _borderline(data: ClusteringData, cluster: int, at_most: int) -> tuple[Borde
     elsewhere[:, cluster] = -1.0
     other = elsewhere.argmax(axis=1)
     there = elsewhere.max(axis=1, initial=-1.0)
-    order = np.argsort(here - there, kind="stable")[:at_most]
+    order = np.argsort(here - there, kind="stable")[:_SHOWN_BORDERLINE]
     nearest = [int(i) for i in order if there[i] >= here[i] / 2]
     return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]), float(there[i])) for i in nearest)
 

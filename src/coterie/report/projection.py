@@ -15,8 +15,7 @@ from coterie.report.sections import Axis, axis_over
 from coterie.tables.table import Table
 
 MAP_ROWS = 5_000
-TSNE_ROWS = 2_000
-"""Most points of a t-SNE map, which takes seconds to compute."""
+TSNE_ROWS = 2_000  # most points of a t-SNE map, which takes seconds to compute
 _FEWEST_TSNE_ROWS = 10
 _PERPLEXITY = 30.0
 WIDTH, HEIGHT = 1000.0, 620.0
@@ -35,8 +34,7 @@ class Map:
     x: Axis
     y: Axis
     point_size: float
-    regions: str | None
-    """Image of the cluster that a row at each position would be assigned to."""
+    regions: str | None  # image of the cluster that a row at each position would be assigned to
     explanation: str
     prototype_meaning: str
 
@@ -48,13 +46,13 @@ class _Projection:
     titles: tuple[str, str]
     explanation: str
     same_scale: bool
-    prototype_meaning: str = ""
-    """Set where it differs from the usual one."""
+    prototype_meaning: str = ""  # set where it differs from the usual one
 
 
 def build_map(data: ClusteringData, model: BaseClusterer, description: FitDescription, colours: list[Colour]) -> Map:
     """Place rows by their values if there are two columns, by learned embeddings, or by principal components."""
-    two_numbers = _has_two_numbers(data)
+    numbers = [feature.column for feature in data.features if feature.kind == "number"]
+    two_numbers = len(data.features) == 2 and numbers == list(data.table.names)
     trained = description.prototypes is not None
     embed = description.embed
     if two_numbers or len(data.labels) < _FEWEST_TSNE_ROWS:
@@ -88,11 +86,6 @@ def build_map(data: ClusteringData, model: BaseClusterer, description: FitDescri
 
 def _flip_y(points: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.column_stack([points[:, 0], HEIGHT - points[:, 1]])
-
-
-def _has_two_numbers(data: ClusteringData) -> bool:
-    columns = [feature.column for feature in data.features if feature.kind == "number"]
-    return len(data.features) == 2 and columns == list(data.table.names)
 
 
 def _plot_values(data: ClusteringData, rows: NDArray[np.int64], *, trained: bool) -> _Projection:
@@ -157,11 +150,9 @@ def _project_principal(data: ClusteringData, rows: NDArray[np.int64]) -> _Projec
     projected = pca.transform(together)
     titles = [_component_title(data, pca.components_[i], pca.explained_variance_ratio_[i], i + 1) for i in (0, 1)]
     explained = float(pca.explained_variance_ratio_.sum())
-    caution = (
-        "the map shows nearly everything"
-        if explained > 0.95
-        else "clusters that overlap here may be separate in other dimensions"
-    )
+    caution = "clusters that overlap here may be separate in other dimensions"
+    if explained > 0.95:
+        caution = "the map shows nearly everything"
     return _Projection(
         points=projected[: len(rows)],
         prototypes=projected[len(rows) :],
@@ -196,11 +187,7 @@ def _frame(view: _Projection) -> tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 def _regions(
-    model: BaseClusterer,
-    table: Table,
-    low: NDArray[np.float64],
-    high: NDArray[np.float64],
-    colours: list[Colour],
+    model: BaseClusterer, table: Table, low: NDArray[np.float64], high: NDArray[np.float64], colours: list[Colour]
 ) -> str:
     """Colour a grid over the map by the cluster that a row there would be assigned to."""
     width, height = _GRID

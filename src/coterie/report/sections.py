@@ -128,7 +128,6 @@ class Curve:
     path: str
     x: Axis
     y: Axis
-    logarithmic: bool
     first: str
     last: str
 
@@ -148,15 +147,10 @@ def training_curve(losses: Sequence[float]) -> Curve | None:
     x = 100 * (epochs - epochs[0]) / (epochs[-1] - epochs[0])
     y = 100 * (high - heights) / (high - low)
     points = " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x, y, strict=True))
-    axis = axis_over(low, high, "loss", wanted=4)
-    if logarithmic:
-        axis = _logarithmic_axis(low, high)
-    first_epoch, last_epoch = int(epochs[0]) + 1, int(epochs[-1]) + 1
     return Curve(
         path=points,
-        x=axis_over(first_epoch, last_epoch, "epoch"),
-        y=axis,
-        logarithmic=logarithmic,
+        x=axis_over(int(epochs[0]) + 1, int(epochs[-1]) + 1, "epoch"),
+        y=_logarithmic_axis(low, high) if logarithmic else axis_over(low, high, "loss", wanted=4),
         first=format_number(float(shown[0])),
         last=format_number(float(shown[-1])),
     )
@@ -183,22 +177,12 @@ _STRONGEST_MIX = 72.0
 
 
 @dataclass(frozen=True)
-class Shade:
-    """A cell of a table, shaded by `mix` percent of a colour."""
-
-    text: str
-    mix: int
-    side: str = "one"
-    tip: str = ""
-
-
-@dataclass(frozen=True)
 class ShadedRow:
-    """A row of a shaded table."""
+    """A row of a table; each cell starts with its text and the percentage of colour that shades it."""
 
     label: str
     full: str
-    cells: tuple[Shade, ...]
+    cells: list[tuple[str, int] | tuple[str, int, str, str]]
     total: str = ""
 
 
@@ -236,30 +220,26 @@ def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> ShadedTable
         ShadedRow(
             label=data.label(i),
             full=data.features[i].name,
-            cells=tuple(
+            cells=[
                 _heat_cell(float(z), format_mean(data.features[i], float(mean), float(statistics.spread[i])))
                 for z, mean in zip(z_scores[:, i], statistics.means[:, i], strict=True)
-            ),
+            ],
         )
         for i in indices
     )
     total = len(independent)
-    shown = (
-        f"The {len(indices)} columns and levels that separate the clusters best are shown, of {total:,}."
-        if len(indices) < total
-        else "Columns that separate the clusters best come first."
-        if total > 1
-        else ""
-    )
+    shown = "Columns that separate the clusters best come first." if total > 1 else ""
+    if len(indices) < total:
+        shown = f"The {len(indices)} columns and levels that separate the clusters best are shown, of {total:,}."
     return ShadedTable(rows, shown)
 
 
-def _heat_cell(z: float, mean: str) -> Shade:
+def _heat_cell(z: float, mean: str) -> tuple[str, int, str, str]:
     if not np.isfinite(z):
-        return Shade("–", 0, "high", "missing")
+        return "–", 0, "high", "missing"
     mix = round(_STRONGEST_MIX * min(abs(z) / _FULL_COLOUR_AT, 1.0))
     text = f"{z:+.1f}".replace("-", "−") if abs(z) >= 0.05 else "0"
-    return Shade(text, mix, "high" if z > 0 else "low", mean)
+    return text, mix, "high" if z > 0 else "low", mean
 
 
 def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArray[np.int64]) -> ShadedTable:
@@ -274,9 +254,7 @@ def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArra
         ShadedRow(
             label=shorten(str(classes[i]), 32),
             full=str(classes[i]),
-            cells=tuple(
-                Shade(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i])) for n in counts[i].tolist()
-            ),
+            cells=[(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i])) for n in counts[i].tolist()],
             total=f"{totals[i]:,}",
         )
         for i in order
@@ -318,19 +296,14 @@ def _run_cell(value: object) -> str:
     return str(value) if isinstance(value, str | bool) else "–"
 
 
-SIDE = 280
-"""Most rows of the kernel that are shown, one pixel each."""
-STRIP = 5
-"""Width in pixels of the strips that show the clusters."""
+SIDE = 280  # most rows of the kernel that are shown, one pixel each
+STRIP = 5  # width in pixels of the strips that show the clusters
 _BLUE = np.array([37.0, 82.0, 130.0]) / 255
 _ORANGE = np.array([201.0, 88.0, 32.0]) / 255
 
 
 def kernel_panels(
-    description: FitDescription,
-    data: ClusteringData,
-    classes: NDArray[np.int64] | None,
-    colours: list[Colour],
+    description: FitDescription, data: ClusteringData, classes: NDArray[np.int64] | None, colours: list[Colour]
 ) -> tuple[dict[str, str], str] | None:
     """Render the kernel, and if classes are known, theirs and the difference, with rows sorted by cluster.
 
@@ -358,8 +331,7 @@ def kernel_panels(
 
 def _with_strips(pixels: NDArray[np.float64], cluster: NDArray[np.int64], colours: list[Colour]) -> str:
     """Add strips in the colours of the clusters along the top and the left side."""
-    codes = [bytes.fromhex(colour.light[1:]) for colour in colours]
-    shades = np.array([list(code) for code in codes], dtype=np.float64).reshape(-1, 3) / 255
+    shades = np.array([list(bytes.fromhex(colour.light[1:])) for colour in colours]).reshape(-1, 3) / 255
     strip = np.where((cluster == OUTLIER)[:, None], 0.6, shades[np.clip(cluster, 0, None)])
     size = len(cluster) + STRIP + 1
     framed = np.ones((size, size, 3))

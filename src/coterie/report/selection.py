@@ -15,15 +15,9 @@ from coterie.report.formatting import format_percent, plural
 from coterie.report.sections import Axis, axis_over
 
 SHORTLIST = 10
-FAMILIES = {
-    "k-means": "k-means",
-    "mixture": "mixture",
-    "linkage": "linkage",
-    "HDBSCAN": "density",
-    "density": "density",
-    "spectral": "graph",
-}
-"""Family, and so colour, of an algorithm by a word in its name; others are of the family "other"."""
+# Family, and so colour, of an algorithm by a word in its name; others are of the family "other".
+FAMILIES = {"k-means": "k-means", "mixture": "mixture", "linkage": "linkage"}
+FAMILIES |= {"HDBSCAN": "density", "density": "density", "spectral": "graph"}
 _OTHER = "other"
 _COLUMNS = {
     "raw": "the original columns",
@@ -106,12 +100,15 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
     """Explain the choice among candidates; None if there were none with several clusters."""
     if selection is None or all(level["n_clusters"] == 1 for level in selection.levels):
         return None
-    shortlist = selection.shortlist(SHORTLIST)
+    shortlist, n = selection.shortlist(SHORTLIST), len(selection.candidates)
+    shown = "There was only one candidate." if n == 1 else f"All {n} candidates, best first."
+    if len(shortlist) != n:
+        shown = f"The best of {n:,} candidates, without near duplicates."
     return SelectionSection(
         confidence=_confidence(selection, n_clusters),
         chart=_score_chart(selection),
         shortlist=shortlist,
-        shown=_describe_shortlist(len(shortlist), len(selection.candidates)),
+        shown=shown,
         runner_up=_describe_runner_up(selection),
         levels=selection.levels,
         chosen=selection.chosen,
@@ -123,12 +120,8 @@ def describe_candidate(candidate: Candidate) -> str:
     """Describe a candidate in words."""
     return (
         f"{plural(candidate['n_clusters'], 'cluster')} by {algorithm_of(candidate)} on "
-        f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {_format_score(candidate['score'])}"
+        f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {candidate['score']:.2f}"
     )
-
-
-def _format_score(value: float) -> str:
-    return f"{value:.2f}"
 
 
 def _confidence(selection: Selection, n_clusters: int) -> Confidence:
@@ -141,15 +134,18 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
             sentence=f"The estimated probability that all rows are one cluster is {format_percent(value)}.",
             meaning="So no candidate was chosen; their scores assume that there are clusters.",
         )
+    removed = chosen["n_clusters"] - n_clusters
+    meaning = f"1 means identical clusters, 0 a random partition.{_explain_fewer(selection, chosen)}"
+    if removed > 0:
+        were = "was" if removed == 1 else "were"
+        meaning += f" {plural(removed, 'cluster')} of the candidate had only outliers and {were} removed."
     headlines = ((0.75, "High confidence"), (0.5, "Moderate confidence"), (selection.low_confidence, "Low confidence"))
     return Confidence(
         value=value,
         unit="expected ARI, 1 = perfect",
         headline=next((text for least, text in headlines if value >= least), "Little better than a guess"),
-        sentence=f"The expected adjusted Rand index with the true classes is {_format_score(value)}.",
-        meaning="1 means identical clusters, 0 a random partition."
-        + _explain_fewer(selection, chosen)
-        + _explain_dissolved(chosen["n_clusters"] - n_clusters),
+        sentence=f"The expected adjusted Rand index with the true classes is {value:.2f}.",
+        meaning=meaning,
         warning=_warning(selection, chosen) if value < selection.low_confidence else "",
     )
 
@@ -161,12 +157,6 @@ def _explain_fewer(selection: Selection, chosen: Candidate) -> str:
     if best["n_clusters"] <= chosen["n_clusters"] or highest - own > selection.tolerance:
         return ""
     return f" Among candidates about as good as the best ({describe_candidate(best)}), the fewest clusters are chosen."
-
-
-def _explain_dissolved(n: int) -> str:
-    if n < 1:
-        return ""
-    return f" {plural(n, 'cluster')} of the candidate had only outliers and {'was' if n == 1 else 'were'} removed."
 
 
 def _warning(selection: Selection, chosen: Candidate) -> str:
@@ -184,14 +174,6 @@ def algorithm_of(candidate: Candidate) -> str:
 def family_of(candidate: Candidate) -> str:
     """Return the family of the algorithm."""
     return next((family for word, family in FAMILIES.items() if word in candidate["algorithm"]), _OTHER)
-
-
-def _describe_shortlist(listed: int, n: int) -> str:
-    if n == 1:
-        return "There was only one candidate."
-    if listed == n:
-        return f"All {n} candidates, best first."
-    return f"The best of {n:,} candidates, without near duplicates."
 
 
 def _describe_runner_up(selection: Selection) -> str:
@@ -222,6 +204,10 @@ def _score_chart(selection: Selection) -> ScoreChart | None:
         )
 
     best = [mark(level) for level in selection.levels]
+    ticks: list[tuple[float, str]] = []  # as many of the numbers of clusters as there is room for
+    for each, number in zip(best, numbers, strict=True):
+        if not ticks or each.x - ticks[-1][0] >= _TICK_DISTANCE:
+            ticks.append((each.x, str(number)))
     # The best candidates are drawn last, on top of the others.
     marks = tuple(mark(candidate) for candidate in reversed(selection.candidates))
     used = {each.family for each in marks}
@@ -230,27 +216,10 @@ def _score_chart(selection: Selection) -> ScoreChart | None:
         families=tuple(name for name in dict.fromkeys((*FAMILIES.values(), _OTHER)) if name in used),
         best=" ".join(f"{each.x:.2f},{100 - each.y:.2f}" for each in best),
         chosen=None if selection.chosen is None else mark(selection.chosen),
-        x=_number_axis([each.x for each in best], numbers),
+        x=Axis("number of clusters", tuple(ticks)),
         y=axis_over(0.0, top, "score"),
         low_confidence=min(100 * selection.low_confidence / top, 100.0),
     )
-
-
-def _number_axis(positions: Sequence[float], numbers: Sequence[int]) -> Axis:
-    """Label as many of the numbers of clusters as there is room for."""
-    ticks: list[tuple[float, str]] = []
-    for position, number in zip(positions, numbers, strict=True):
-        if not ticks or position - ticks[-1][0] >= _TICK_DISTANCE:
-            ticks.append((position, str(number)))
-    return Axis("number of clusters", tuple(ticks))
-
-
-@dataclass(frozen=True)
-class AlternativeCluster:
-    """A cluster of an alternative: the number of its colour, and the percentage of the shown rows."""
-
-    colour: int
-    percent: str
 
 
 @dataclass(frozen=True)
@@ -260,12 +229,12 @@ class Alternative:
     n_clusters: int
     description: str
     labels: tuple[int, ...]
-    clusters: tuple[AlternativeCluster, ...]
+    clusters: dict[int, str]  # percentage of the shown rows by colour, the largest first
 
     @property
     def n_colours(self) -> int:
         """Return the number of colours that it needs."""
-        return 1 + max((cluster.colour for cluster in self.clusters), default=0)
+        return 1 + max(self.clusters, default=0)
 
 
 def find_alternatives(
@@ -301,7 +270,7 @@ def _alternative(level: Candidate, result: NDArray[np.int64], labels: NDArray[np
         n_clusters=level["n_clusters"],
         description=describe_candidate(level),
         labels=tuple(np.where(labels == OUTLIER, OUTLIER, colours[labels]).tolist()),
-        clusters=tuple(AlternativeCluster(int(colours[i]), format_percent(sizes[i] / len(labels))) for i in order),
+        clusters={int(colours[i]): format_percent(sizes[i] / len(labels)) for i in order},
     )
 
 
