@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import combinations
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -17,7 +17,6 @@ from coterie.judged.candidates.graphs import (
     density_peaks,
     genie,
     hdbscan,
-    linkage_cuts,
     single_linkage,
     spectral,
 )
@@ -29,9 +28,9 @@ from coterie.judged.candidates.kmeans import (
     improve_by_k_means,
     improve_by_mixture,
     k_means,
+    linkage_cuts,
     quadratic_design,
     softmax,
-    ward,
 )
 from coterie.judged.candidates.registry import (
     ALGORITHMS,
@@ -70,8 +69,8 @@ def test_k_means_improves_a_partition() -> None:
         _, inverse = np.unique(labels, return_inverse=True)
         return float(((x - cluster_means(x, labels)[inverse]) ** 2).sum())
 
-    starts = list(ward(Geometry(x), [3, 6]))
-    for start, labels in zip(starts, improve_by_k_means(x, starts), strict=True):
+    for start in linkage_cuts(Geometry(x), [3, 6]):
+        labels = improve_by_k_means(x, start)
         assert scatter(labels) < scatter(start)
         assert scatter(labels) < 1.1 * KMeans(len(np.unique(start)), n_init=10, random_state=0).fit(x).inertia_
 
@@ -79,7 +78,7 @@ def test_k_means_improves_a_partition() -> None:
 @pytest.mark.parametrize("covariance", ["full", "shared"])
 def test_mixtures_find_slanted_clusters(covariance: Covariance) -> None:
     x, truth = slanted()
-    (start,) = ward(Geometry(x), [2])
+    (start,) = linkage_cuts(Geometry(x), [2])
     assert adjusted_rand_score(truth, start) < 0.5
     worse = np.where(np.arange(len(truth)) % 5 == 0, 1 - truth, truth)
     (labels,) = improve_by_mixture(x, [worse], covariance, steps=40)
@@ -113,18 +112,12 @@ def test_full_mixtures_need_many_rows() -> None:
     assert has_enough_rows(100, 10, 5, "diagonal")
 
 
-@pytest.mark.parametrize("method", ["average", "complete"])
-def test_linkage_cuts_are_those_of_scipy(method: Literal["average", "complete"]) -> None:
+@pytest.mark.parametrize("method", ["ward", "average", "complete", "single"])
+def test_linkage_cuts_are_those_of_scipy(method: Any) -> None:
     geometry = Geometry(normal(60, 3, seed=1))
-    for cuts, name in ((linkage_cuts(geometry, KS, method=method), method), (ward(geometry, KS), "ward")):
-        expected = cut_tree(linkage(geometry.rows, name), KS)
-        assert all(same(cut, column) for cut, column in zip(cuts, expected.T, strict=True))
-
-
-def test_single_linkage_cuts_are_those_of_scipy() -> None:
-    geometry = Geometry(normal(60, 2, seed=2))
-    expected = cut_tree(linkage(geometry.rows, "single"), KS)
-    assert all(same(*pair) for pair in zip(single_linkage(geometry, KS), expected.T, strict=True))
+    cuts = single_linkage(geometry, KS) if method == "single" else linkage_cuts(geometry, KS, method=method)
+    expected = cut_tree(linkage(geometry.rows, method), KS)
+    assert all(same(*pair) for pair in zip(cuts, expected.T, strict=True))
 
 
 def test_every_number_of_clusters_can_be_cut_though_all_heights_are_equal() -> None:
@@ -344,6 +337,6 @@ def test_numbers_of_clusters_thin_out_and_are_limited_by_the_rows() -> None:
     assert cluster_numbers(2, 2, 50) == cluster_numbers(3, 3, 50) == (2,)
     assert cluster_numbers(9, 1, 50) == ()
     assert 150 < cluster_numbers(1000, 1000, 200)[-1] <= 200
-    wide = cluster_numbers(1000, 1000, 50, wide=True)
+    wide = cluster_numbers(1000, 1000, 50, fine=False)
     assert wide[:7] == (2, 3, 4, 5, 6, 7, 8)
     assert len(wide) < len(cluster_numbers(1000, 1000, 50))

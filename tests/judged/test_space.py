@@ -90,7 +90,7 @@ def test_views_survive_saving_and_apply_to_new_rows(d: int) -> None:
     views = fit_views(x)
     assert [view.name for view in views] == ["standardised", "ranks", "raw", "whitened"]
     for view in views:
-        again = View.from_arrays(view.name, view.to_arrays())
+        again = View(view.name, **view.to_arrays())
         assert np.array_equal(again.transform(new), view.transform(new))
         assert np.allclose(view.transform(x)[:5], view.transform(x[:5]))
         assert np.isfinite(view.transform(1e300 * new)).all()

@@ -109,8 +109,7 @@ class Assigner:
 
     view: View
     rule: str
-    arrays: Arrays
-    """What the rule has learned."""
+    arrays: Arrays  # what the rule has learned
 
     @classmethod
     def fit(cls, x: Floats | Space, candidate: Candidate) -> Self:
@@ -174,7 +173,7 @@ class Assigner:
         def part(prefix: str) -> dict[str, npt.NDArray[Any]]:
             return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
-        return cls(View.from_arrays(names["view"], part("view.")), names["rule"], part("assignment."))
+        return cls(View(names["view"], **part("view.")), names["rule"], part("assignment."))
 
 
 @final
@@ -182,10 +181,8 @@ class Assigner:
 class Outliers:
     """Largest distance to its neighbours that a row may have without being an outlier, per cluster."""
 
-    rows: Floats
-    """Training rows (N, D) of the view."""
-    reach: Floats
-    """Largest distance (K,) to the last of the nearest six training rows."""
+    rows: Floats  # training rows (N, D) of the view
+    reach: Floats  # largest distance (K,) to the last of the nearest six training rows
 
     @classmethod
     def fit(cls, assigner: Assigner, x: Floats, *, dissolve: bool = False) -> Self:

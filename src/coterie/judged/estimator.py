@@ -33,10 +33,8 @@ from coterie.validation import (
     check_parameter,
 )
 
-LOW_CONFIDENCE = 0.25
-"""Expected adjusted Rand index below which the result is little better than a guess."""
-ALIKE = 0.9
-"""Adjusted Rand index from which on two partitions count as the same."""
+LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is little better than a guess
+ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
 
 
 class Coterie(BaseClusterer):
@@ -333,7 +331,7 @@ class Coterie(BaseClusterer):
         return self.table_.transform(self._read(X, reset=False))
 
     def _in_units(self, encoded: Singles) -> npt.NDArray[np.float64]:
-        """Restore the relative scales of the encoded columns; categories get that of the median number."""
+        """Restore the relative scales of the encoded columns; categories get the median scale of the number columns."""
         return encoded.astype(np.float64) * relative_scales(self.table_)
 
     def _former_labels(self, table: Table) -> Labels | None:

@@ -29,32 +29,24 @@ from coterie.nn.model import Loss, build
 from coterie.pretrained.registry import load_pretrained, pretrained_names
 from coterie.validation import Constraints, Integer, Number, check_parameters
 
-NORMALISATION_CANDIDATES = 20_000
-"""Candidates from which the centre and spread of the columns are estimated."""
-MAX_DEVIATION = 4.0
-"""Spreads from the centre at which columns are clipped."""
-MAX_DOUBLINGS = 3.0
-"""Log-2 ratio beyond which a wrong number of clusters costs no more."""
-TOLERANCE = 0.4
-"""Logits by which a candidate with fewer clusters may fall short of the best and still be chosen."""
-GRANULARITY_BONUS = 0.5
-"""Logits that a granularity of one adds to a candidate with twice as many clusters."""
+NORMALISATION_CANDIDATES = 20_000  # candidates from which the centre and spread of the columns are estimated
+MAX_DEVIATION = 4.0  # spreads from the centre at which columns are clipped
+MAX_DOUBLINGS = 3.0  # log-2 ratio beyond which a wrong number of clusters costs no more
+TOLERANCE = 0.4  # logits by which a candidate with fewer clusters may fall short of the best and still be chosen
+GRANULARITY_BONUS = 0.5  # logits that a granularity of one adds to a candidate with twice as many clusters
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedBatch:
     """Candidate partitions of several sets with known truth, padded to one number of candidates."""
 
-    columns: Float[Tensor, "B R C"]
-    """Features of each candidate."""
+    columns: Float[Tensor, "B R C"]  # features of each candidate
     score: Float[Tensor, "B R"]
     """Adjusted Rand index of each with the truth; meaningless where the truth is one cluster."""
     doublings: Float[Tensor, "B R"]
     """Absolute base-2 logarithm of each candidate's number of clusters over the true one."""
-    valid: Bool[Tensor, "B R"]
-    """True where there is a candidate."""
-    single: Bool[Tensor, " B"]
-    """True where the truth is one cluster."""
+    valid: Bool[Tensor, "B R"]  # true where there is a candidate
+    single: Bool[Tensor, " B"]  # true where the truth is one cluster
 
 
 _CONSTRAINTS: Mapping[str, Constraints] = {
@@ -73,26 +65,18 @@ class JudgeConfig:
 
     RENAMED: ClassVar[Mapping[str, str]] = {"hidden_columns": "column_dropout", "sharpness": "choice_scale"}
 
-    n_columns: int
-    """Columns of the feature table."""
-    width: int = 96
-    """Hidden width."""
-    heads: int = 4
-    """Attention heads."""
-    depth: int = 2
-    """Attention blocks."""
-    members: int = 1
-    """Networks in the ensemble, whose logits are averaged."""
+    n_columns: int  # columns of the feature table
+    width: int = 96  # hidden width
+    heads: int = 4  # attention heads
+    depth: int = 2  # attention blocks
+    members: int = 1  # networks in the ensemble, whose logits are averaged
     column_dropout: float = 0.1
-    """Probability of each column to be hidden in training, for all candidates of a set alike."""
-    regret_weight: float = 1.0
-    """Weight of the regret of the choice, relative to the error of the predicted scores."""
+    """Probability that a column is dropped in training, for all candidates of a set alike."""
+    regret_weight: float = 1.0  # weight of the regret of the choice, relative to the error of the predicted scores
     number_weight: float = 0.1
     """Adjusted Rand index that is subtracted for each doubling or halving of the true number of clusters."""
-    single_weight: float = 0.1
-    """Weight of the loss of predicting whether there is one cluster only."""
-    choice_scale: float = 4.0
-    """Factor of the logits in the softmax that the regret is computed with."""
+    single_weight: float = 0.1  # weight of the loss of predicting whether there is one cluster only
+    choice_scale: float = 4.0  # factor of the logits in the softmax that the regret is computed with
 
     def __post_init__(self) -> None:
         check_parameters(self, _CONSTRAINTS, ConfigError)
@@ -157,7 +141,7 @@ class JudgeModel(nn.Module):
         return torch.stack(scores).mean(dim=0), torch.stack(singles).mean(dim=0)
 
     def loss(self, batch: JudgedBatch, generator: Generator) -> Loss:
-        """Average the losses of the members, each with other columns hidden.
+        """Average the losses of the members, each with different columns dropped.
 
         They are the error of the predicted scores, the regret of choosing by them, and the error of predicting whether
         there is one cluster.
@@ -194,9 +178,9 @@ class JudgeModel(nn.Module):
 
 
 def choose(logits: Floats, n_clusters: Integers, granularity: float = 0.0) -> int:
-    """Return the index of the best candidate with the fewest clusters, of all within the tolerance of the best.
+    """Return the index of the candidate with the fewest clusters among those within the tolerance of the best.
 
-    A positive granularity favours many clusters.
+    Of several with that number, the best one. A positive granularity favours many clusters.
     """
     adjusted = logits + granularity * GRANULARITY_BONUS * np.log2(n_clusters)
     good = adjusted >= adjusted.max() - TOLERANCE
@@ -209,10 +193,8 @@ class ScoredCandidates:
     """Candidates for the same rows, and the judge's prediction of how good each is."""
 
     features: CandidateFeatures
-    logits: Floats
-    """Logits of the expected adjusted Rand index of each candidate with the true partition."""
-    single_probability: float
-    """Probability that all rows are one cluster."""
+    logits: Floats  # logits of the expected adjusted Rand index of each candidate with the true partition
+    single_probability: float  # probability that all rows are one cluster
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -288,14 +270,10 @@ class ScoredCandidates:
 class Refinement:
     """How to search for a better partition near the best candidate."""
 
-    rounds: int
-    """Largest number of successive changes."""
-    granularity: float
-    """That candidates are chosen with."""
-    max_clusters: int
-    """No result has more clusters."""
-    keep_number: bool
-    """Whether the number of clusters is fixed."""
+    rounds: int  # largest number of successive changes
+    granularity: float  # granularity with which candidates are chosen
+    max_clusters: int  # no result has more clusters
+    keep_number: bool  # whether the number of clusters is fixed
 
     def find(self, scored: ScoredCandidates) -> list[Candidate]:
         """Return new partitions one change away from the chosen candidate."""
@@ -353,7 +331,7 @@ class Judge:
     def score(
         self, x: Floats | Space, candidates: Sequence[Candidate], refinement: Refinement | None = None
     ) -> ScoredCandidates:
-        """Score candidates, of which there is at least one.
+        """Score one or more candidates.
 
         With a refinement, partitions near the chosen one are added while one of them is chosen over all others.
         """
@@ -371,7 +349,7 @@ class Judge:
         return scored
 
     def extend(self, scored: ScoredCandidates, others: Sequence[Candidate]) -> ScoredCandidates:
-        """Score all candidates again, with at least one more at the end."""
+        """Append one or more candidates, and score all of them again."""
         return self._score(scored.features.extended(others))
 
     @torch.no_grad()

@@ -1,9 +1,8 @@
 """Refinement: partitions one small change away from a candidate, among which there may be a better one."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain, zip_longest
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import zip_longest
 from typing import TypeVar, final
 
 import numpy as np
@@ -18,7 +17,7 @@ from coterie.judged.candidates.kmeans import (
     has_enough_rows,
     improve_by_k_means,
     improve_by_mixture,
-    ward,
+    linkage_cuts,
 )
 from coterie.judged.candidates.registry import Candidate, order_by_size
 from coterie.judged.space import Floats, Geometry, Integers, Labels, Space
@@ -38,7 +37,6 @@ _MIN_PART = 0.05  # fraction of a cluster's rows that must lie beyond a gap; few
 _MAX_SWAPS = 3  # merges, each combined with each of that many splits
 
 _Item = TypeVar("_Item")
-_Change = tuple[Labels, str]  # new labels and the assignment rule that fits them
 
 
 def neighbouring_partitions(
@@ -54,7 +52,7 @@ def neighbouring_partitions(
     together.
     """
     space = Space.of(x)
-    state = _State(space.geometry(candidate.view), candidate.labels, np.bincount(candidate.labels))
+    state = _State(space.geometry(candidate.view), candidate.labels)
     merges, splits = list(_merge_pairs(state)), list(_find_splits(state))
     if keep_number:
         accepted = range(state.k, state.k + 1)
@@ -62,10 +60,9 @@ def neighbouring_partitions(
     else:
         accepted = range(2, max_clusters + 1)
         changes = [*merges, *_dissolve_small(state), *(_split_off(state.labels, part) for part in splits)]
-    by_neighbours: Iterable[_Change] = ((labels, "neighbours") for labels in changes)
     first = _first_equal(space.x, candidate.labels)
     found = {order_by_size(candidate.labels)[0].tobytes(): candidate}
-    for labels, rule in chain(_reassign(state), by_neighbours):
+    for labels, rule in (*_reassign(state), *((labels, "neighbours") for labels in changes)):
         ordered, n_clusters = order_by_size(labels[first])
         if n_clusters in accepted:
             result = replace(candidate, labels=ordered, n_clusters=n_clusters, rule=rule, refined=True)
@@ -84,46 +81,18 @@ def _first_equal(x: Floats, labels: Labels) -> Integers:
 
 
 @final
-@dataclass(frozen=True, eq=False)
 class _State:
-    """Rows of one view and their clusters."""
+    """Rows of one view, their clusters and their nearest other rows (N, up to 15), nearest first."""
 
-    geometry: Geometry
-    labels: Labels
-    sizes: Integers
-
-    @property
-    def x(self) -> Floats:
-        """The rows."""
-        return self.geometry.rows
-
-    @property
-    def distances(self) -> Floats:
-        """Distances to the nearest other rows (N, up to 15), nearest first."""
-        return self.geometry.brute_neighbours[0]
-
-    @property
-    def neighbours(self) -> npt.NDArray[np.int64]:
-        """These rows."""
-        return self.geometry.brute_neighbours[1]
-
-    @property
-    def k(self) -> int:
-        """Number of clusters."""
-        return len(self.sizes)
-
-    @cached_property
-    def reach(self) -> Floats:
-        """Distance (N,) to the fifth neighbour, small where the density is high; never zero."""
-        distance = self.distances[:, min(_SMOOTHING, self.distances.shape[1]) - 1]
-        reach: Floats = np.maximum(distance, _ZERO_DISTANCE * (float(distance.max()) or 1.0))
-        return reach
-
-    @cached_property
-    def links(self) -> npt.NDArray[np.int64]:
-        """Clusters a and b of each row and each of its neighbours (N, L), as a K + b."""
-        links: npt.NDArray[np.int64] = self.labels[:, None] * self.k + self.labels[self.neighbours[:, :_LINKS]]
-        return links
+    def __init__(self, geometry: Geometry, labels: Labels) -> None:
+        self.x, self.labels, self.sizes = geometry.rows, labels, np.bincount(labels)
+        self.k = len(self.sizes)
+        self.distances, self.neighbours = geometry.brute_neighbours
+        # The distance to the fifth neighbour is small where the density is high; never zero.
+        reach = self.distances[:, min(_SMOOTHING, self.distances.shape[1]) - 1]
+        self.reach: Floats = np.maximum(reach, _ZERO_DISTANCE * (float(reach.max()) or 1.0))
+        # Clusters a and b of each row and each of its neighbours (N, L), as a K + b.
+        self.links = labels[:, None] * self.k + labels[self.neighbours[:, :_LINKS]]
 
     def connection(self) -> Floats:
         """Return the links (K, K) between two clusters over the size of the smaller one."""
@@ -144,14 +113,13 @@ class _State:
         return depth
 
 
-def _reassign(state: _State) -> Iterator[_Change]:
-    """Assign the rows again to the same clusters."""
+def _reassign(state: _State) -> Iterator[tuple[Labels, str]]:
+    """Assign the rows again to the same clusters; yield the labels and the assignment rule that fits them."""
     n, d = state.x.shape
     covariance: Covariance = "full" if has_enough_rows(n, d, state.k, "full") else "diagonal"
     for labels in improve_by_mixture(state.x, [state.labels], covariance, _EM_STEPS):
         yield labels, "gaussians"
-    for labels in improve_by_k_means(state.x, [state.labels]):
-        yield labels, "centres"
+    yield improve_by_k_means(state.x, state.labels), "centres"
     for count in _VOTING_NEIGHBOURS:
         yield _majority_vote(state, count), "neighbours"
 
@@ -211,23 +179,16 @@ def _find_splits(state: _State) -> Iterator[Integers]:
     halves, beyond_gaps = [], []
     for rows in clusters:
         geometry = Geometry(state.x[rows])
-        half = next(ward(geometry, [2])) == 1
-        halves.append((_explained_variance(geometry.rows, half), rows, half))
+        half = next(linkage_cuts(geometry, [2])) == 1
+        apart = geometry.rows[half].mean(axis=0) - geometry.rows[~half].mean(axis=0)
+        halves.append((float(half.sum() * (~half).mean() * (apart @ apart)), rows, half))
         if (gap := _widest_gap(geometry, state.reach[rows])) is not None:
             beyond_gaps.append((gap[0], rows[gap[1]]))
     halves.sort(key=lambda each: -each[0])
     beyond_gaps.sort(key=lambda each: -each[0])
-    improved = [
-        rows[next(improve_by_k_means(state.x[rows], [half.astype(np.int64)])) == 1]
-        for _, rows, half in halves[:_SPLITS_PER_KIND]
-    ]
+    best = halves[:_SPLITS_PER_KIND]
+    improved = [rows[improve_by_k_means(state.x[rows], half.astype(np.int64)) == 1] for _, rows, half in best]
     return _interleave(improved, [rows for _, rows in beyond_gaps[:_SPLITS_PER_KIND]])
-
-
-def _explained_variance(x: Floats, half: npt.NDArray[np.bool_]) -> float:
-    """Return the sum of squares that a cut of the rows in two explains."""
-    apart = x[half].mean(axis=0) - x[~half].mean(axis=0)
-    return float(half.sum() * (~half).mean() * (apart @ apart))
 
 
 def _widest_gap(geometry: Geometry, reach: Floats) -> tuple[float, npt.NDArray[np.bool_]] | None:

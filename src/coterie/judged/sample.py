@@ -17,8 +17,7 @@ from coterie.judged.space import Floats, Integers, Labels, Space
 
 SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}
 """Rows of a subsample, which candidates are generated for."""
-MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 1, "thorough": 3}
-"""Subsamples of a table with enough rows."""
+MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 1, "thorough": 3}  # subsamples of a table with enough rows
 REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2, "thorough": 3}
 
 OnStage = Callable[[str], None]
@@ -29,12 +28,9 @@ OnStage = Callable[[str], None]
 class VoteResult:
     """The choice of one subsample, and how much the others agree with it."""
 
-    space: Space
-    """Rows of the subsample whose choice won."""
-    scored: ScoredCandidates | None
-    """Its candidates; None if there are none."""
-    confidence: float
-    """Expected adjusted Rand index of the choice, from the mean of the votes."""
+    space: Space  # rows of the subsample whose choice won
+    scored: ScoredCandidates | None  # its candidates; None if there are none
+    confidence: float  # expected adjusted Rand index of the choice, from the mean of the votes
     agreement: Floats
     """Adjusted Rand index of the winning choice with that of each subsample that voted, on the rows of the latter."""
 
@@ -82,8 +78,7 @@ class SubsampleVote:
 
     judge: Judge
     effort: Effort
-    n_clusters: int | None
-    """If given, the number of clusters of every candidate."""
+    n_clusters: int | None  # if given, the number of clusters of every candidate
     max_clusters: int
     granularity: float
     seed: int

@@ -4,7 +4,7 @@ A ``Space`` is made once per fit and shared by candidate generation, features, r
 computed when first asked for, then kept.
 """
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, final
@@ -43,29 +43,15 @@ _FEW_VALUES = 10
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class View:
-    """A transformation of the columns, fitted on some rows and applicable to others.
+    """A transformation of the columns, fitted on some rows and applicable to others."""
 
-    Attributes
-    ----------
-    name : {"standardised", "ranks", "raw", "whitened"}
-        Which transformation.
-    centre, scale : float64 array (D,)
-        Subtracted from each column, and what the difference is divided by; infinite for constant columns.
-    limit : float64 array ()
-        Scaled values are clipped to plus and minus this.
-    knots, scores : float64 array (Q, D)
-        For "ranks": scaled values and their normal scores, interpolated linearly; no rows otherwise.
-    projection : float64 array (D, E)
-        Applied last; no columns if there is none.
-    """
-
-    name: str
-    centre: Floats
-    scale: Floats
-    limit: Floats
-    knots: Floats
-    scores: Floats
-    projection: Floats
+    name: str  # "standardised", "ranks", "raw" or "whitened"
+    centre: Floats  # (D,): subtracted from each column
+    scale: Floats  # (D,): what the difference is divided by; infinite for constant columns
+    limit: Floats  # (): scaled values are clipped to plus and minus this
+    knots: Floats  # (Q, D): for "ranks", scaled values to interpolate between; no rows otherwise
+    scores: Floats  # (Q, D): normal scores of the knots
+    projection: Floats  # (D, E): applied last; no columns if there is none
 
     def transform(self, x: Floats) -> Floats:
         """Transform rows (N, D) to (N, E)."""
@@ -79,13 +65,8 @@ class View:
         return z @ self.projection if self.projection.size else z
 
     def to_arrays(self) -> dict[str, Floats]:
-        """Return the arrays to save; the name is saved separately."""
+        """Return all fields but the name, to save."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
-
-    @classmethod
-    def from_arrays(cls, name: str, arrays: Mapping[str, Floats]) -> Self:
-        """Restore a view from ``to_arrays``."""
-        return cls(name, **arrays)
 
 
 def fit_views(x: Floats) -> tuple[View, ...]:
@@ -182,10 +163,8 @@ def _normal_scores(z: Floats) -> tuple[Floats, Floats]:
 class SpanningTree:
     """Minimum spanning tree of N rows."""
 
-    edges: Int[Integers, "E 2"]
-    """Pairs of rows."""
-    lengths: Float[Floats, " E"]
-    """Length of each edge, the shortest first."""
+    edges: Int[Integers, "E 2"]  # pairs of rows
+    lengths: Float[Floats, " E"]  # length of each edge, the shortest first
 
 
 def spanning_tree(distances: npt.NDArray[np.floating[Any]], cores: Floats) -> SpanningTree:
@@ -224,10 +203,8 @@ def spanning_tree(distances: npt.NDArray[np.floating[Any]], cores: Floats) -> Sp
 class Modes:
     """The density peaks of N rows: every row is one, most of almost no prominence."""
 
-    prominence: Float[Floats, " N"]
-    """Log density of each peak over that of the saddle to a higher one."""
-    higher: Int[Integers, " N"]
-    """The peak that it is merged into at that saddle; itself for the highest."""
+    prominence: Float[Floats, " N"]  # log density of each peak over that of the saddle to a higher one
+    higher: Int[Integers, " N"]  # the peak that it is merged into at that saddle; itself for the highest
 
     @classmethod
     def find(cls, edges: Integers, log_lengths: Floats, log_cores: Floats) -> Self:
@@ -527,9 +504,8 @@ class Space:
     (50, 50)
     """
 
-    def __init__(self, x: Floats, views: Sequence[View] | None = None) -> None:
+    def __init__(self, x: Floats) -> None:
         self.x: Floats = np.asarray(x, dtype=np.float64)
-        self._views = None if views is None else tuple(views)
         self._geometries: dict[str, Geometry] = {}
 
     @classmethod
@@ -537,12 +513,10 @@ class Space:
         """Return the space of some rows; a space is returned as it is."""
         return x if isinstance(x, Space) else cls(x)
 
-    @property
+    @cached_property
     def views(self) -> tuple[View, ...]:
         """The views that differ from one another, the standardised one first."""
-        if self._views is None:
-            self._views = fit_views(self.x)
-        return self._views
+        return fit_views(self.x)
 
     def view(self, name: str) -> View:
         """Return the view of that name."""
@@ -561,4 +535,6 @@ class Space:
 
     def without_geometry(self) -> "Space":
         """Return the rows and views alone, which take little memory."""
-        return Space(self.x, self.views)
+        light = Space(self.x)
+        light.views = self.views
+        return light

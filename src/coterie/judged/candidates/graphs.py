@@ -5,7 +5,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster
 from scipy.linalg import eigh, qr
 from scipy.sparse import coo_array, csc_array, diags_array
 from scipy.sparse.csgraph import connected_components
@@ -21,12 +20,6 @@ _DENSE_UP_TO = 200  # rows
 _LOCAL_SCALE = 7  # rank of the neighbour whose distance is a row's own scale (Zelnik-Manor and Perona 2004)
 _BRIDGE = 1e-3  # weight of the spanning tree's edges, which make the graph connected
 _BEYOND = 1.001  # just over the largest eigenvalue, which is 1
-
-
-def linkage_cuts(geometry: Geometry, ks: Sequence[int], *, method: Literal["average", "complete"]) -> Iterator[Labels]:
-    """Cut the dendrogram of average or complete linkage into each number of clusters."""
-    for k in ks:
-        yield fcluster(geometry.merges(method), k, criterion="maxclust").astype(np.int64)
 
 
 def single_linkage(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
@@ -175,7 +168,7 @@ def spectral(geometry: Geometry, ks: Sequence[int], *, seed: int, n_neighbours: 
         # All directions have length one: pivoting on them would choose the first by rounding.
         pivots = qr(vectors[:, :k].T, mode="r", pivoting=True)[1][:k]
         start = (directions @ directions[pivots].T).argmax(axis=1)
-        yield from improve_by_k_means(directions, [start])
+        yield improve_by_k_means(directions, start)
 
 
 def _affinities(geometry: Geometry, n_neighbours: int) -> csc_array:

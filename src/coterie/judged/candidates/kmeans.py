@@ -20,10 +20,12 @@ _PRIOR_ROWS = 0.1  # per dimension: weight of the overall variances in those of 
 _CONVERGED = 1e-2
 
 
-def ward(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
-    """Cut the dendrogram of Ward's linkage into each number of clusters."""
+def linkage_cuts(
+    geometry: Geometry, ks: Sequence[int], *, method: Literal["ward", "average", "complete"] = "ward"
+) -> Iterator[Labels]:
+    """Cut the dendrogram of a linkage into each number of clusters."""
     for k in ks:
-        yield fcluster(geometry.merges("ward"), k, criterion="maxclust").astype(np.int64)
+        yield fcluster(geometry.merges(method), k, criterion="maxclust").astype(np.int64)
 
 
 def k_means(geometry: Geometry, ks: Sequence[int], *, seed: int, random_starts: bool = False) -> Iterator[Labels]:
@@ -41,17 +43,15 @@ def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covar
 
 def _k_means_from_ward(geometry: Geometry, k: int) -> Labels:
     def compute() -> Labels:
-        (start,) = ward(geometry, [k])
-        (labels,) = improve_by_k_means(geometry.rows, [start])
-        return labels
+        (start,) = linkage_cuts(geometry, [k])
+        return improve_by_k_means(geometry.rows, start)
 
     return geometry.cached(("k-means", k), compute)
 
 
-def improve_by_k_means(x: Floats, starts: Iterable[Labels]) -> Iterator[Labels]:
-    """Run k-means from the cluster means of each partition."""
-    for start in starts:
-        yield _fit_k_means(x, cluster_means(x, start), seed=0)
+def improve_by_k_means(x: Floats, start: Labels) -> Labels:
+    """Run k-means from the cluster means of a partition."""
+    return _fit_k_means(x, cluster_means(x, start), seed=0)
 
 
 def cluster_means(x: Floats, labels: Labels) -> Floats:

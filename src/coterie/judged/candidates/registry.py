@@ -15,22 +15,15 @@ True
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
-from coterie.judged.candidates.graphs import (
-    density_modes,
-    density_peaks,
-    genie,
-    hdbscan,
-    linkage_cuts,
-    single_linkage,
-    spectral,
-)
-from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, ward
+from coterie.judged.candidates.graphs import density_modes, density_peaks, genie, hdbscan, single_linkage, spectral
+from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, linkage_cuts
 from coterie.judged.space import Floats, Labels, Space
 
 Effort = Literal["fast", "balanced", "thorough"]
@@ -46,30 +39,14 @@ _GROWTH = 1.15
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A partition of the rows that some algorithm generated.
+    """A partition of the rows that some algorithm generated."""
 
-    Attributes
-    ----------
-    labels : int64 array (N,)
-        Cluster of each row, 0 to ``n_clusters - 1``, all in use, the largest cluster first; ties by first row.
-    n_clusters : int
-        Number of clusters.
-    algorithm : str
-        Name of the algorithm, such as "Ward linkage".
-    view : str
-        The view of the columns that it ran on, such as "standardised".
-    rule : str
-        How new rows are assigned to its clusters: "centres", "gaussians" or "neighbours".
-    refined : bool
-        Whether it was derived from a candidate of that algorithm by refinement.
-    """
-
-    labels: Labels
+    labels: Labels  # (N,): 0 to n_clusters - 1, all in use, the largest cluster first; ties by first row
     n_clusters: int
-    algorithm: str
-    view: str
-    rule: str
-    refined: bool = False
+    algorithm: str  # name of the algorithm, such as "Ward linkage"
+    view: str  # the view of the columns that it ran on, such as "standardised"
+    rule: str  # how new rows are assigned to its clusters: "centres", "gaussians" or "neighbours"
+    refined: bool = False  # whether it was derived from a candidate of that algorithm by refinement
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.view} columns"
@@ -84,22 +61,16 @@ def order_by_size(labels: npt.NDArray[np.integer]) -> tuple[Labels, int]:
     return rank[inverse], len(found)
 
 
-Settings = Mapping[str, Any]
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Runs:
     """How often an algorithm runs on one view, and with which settings."""
 
-    settings: tuple[Settings, ...] = ({},)
-    """Keyword arguments of each run."""
-    fine: bool = False
-    """Whether the numbers of clusters are in fine steps instead of wide ones."""
+    settings: tuple[Mapping[str, Any], ...] = ({},)  # keyword arguments of each run
+    fine: bool = False  # whether the numbers of clusters are in fine steps instead of wide ones
 
 
-OFF: Final = Runs(())
-"""The algorithm does not run."""
+OFF: Final = Runs(())  # the algorithm does not run
 
 
 @final
@@ -131,55 +102,21 @@ class Algorithm:
     max_clusters: int | None = None
     seeded: bool = False
 
-    def select_ks(self, steps: "ClusterNumbers", *, fine: bool) -> Sequence[int]:
-        """Return the numbers of clusters to ask for."""
-        ks = steps.fine if fine else steps.wide
-        largest = self.max_clusters or ks[-1]
-        return [k for k in ks if k <= largest or len(ks) == 1]  # a number given by the user is always tried
 
-
-ALGORITHMS: Final[dict[str, Algorithm]] = {}
-"""All candidate algorithms by name, in the order in which they run."""
+ALGORITHMS: Final[dict[str, Algorithm]] = {}  # all candidate algorithms by name, in the order in which they run
 
 
 def register(*algorithms: Algorithm) -> None:
-    """Add algorithms, which then take part in every fit, in the assignment of new rows and in the report.
-
-    Raises
-    ------
-    InputError
-        If the name is taken.
-    """
+    """Add algorithms, which then take part in every fit, in the assignment of new rows and in the report."""
     for algorithm in algorithms:
         if algorithm.name in ALGORITHMS:
             raise InputError(f"A candidate algorithm {algorithm.name!r} is registered already. Choose another name.")
         ALGORITHMS[algorithm.name] = algorithm
 
 
-def _runs(*settings: Settings, fine: bool = False) -> Runs:
-    return Runs(settings or ({},), fine)
-
-
-def _mixture(
-    covariance: str, fast: int, balanced: int, other: int, *, fine: bool = False
-) -> Mapping[Effort, tuple[Runs, Runs]]:
-    """Return the runs of a mixture with these numbers of EM steps; zero turns it off."""
-    steps = (fast, 0, balanced, other)
-    runs = (_runs({"covariance": covariance, "steps": count}) if count else OFF for count in steps)
-    return _by_effort(*runs, _runs({"covariance": covariance, "steps": 40}, fine=fine))
-
-
-def _genie(*ginis: float, leafless: tuple[float, ...] = (), fine: bool = False) -> Runs:
-    smoothed = ({"gini": gini, "skip_leaves": True} for gini in leafless)
-    return _runs(*({"gini": gini} for gini in ginis), *smoothed, fine=fine)
-
-
-def _hdbscan(*sizes: int, selections: tuple[str, ...] = ("eom", "leaf")) -> Runs:
-    return _runs(*({"min_size": size, "selection": selection} for size in sizes for selection in selections))
-
-
-def _spectral(*neighbours: int, fine: bool = False) -> Runs:
-    return _runs(*({"n_neighbours": count} for count in neighbours), fine=fine)
+def _grid(*, fine: bool = False, **values: Sequence[Any]) -> Runs:
+    """Return one run for each combination of values."""
+    return Runs(tuple(dict(zip(values, each, strict=True)) for each in product(*values.values())), fine)
 
 
 def _by_effort(*runs: Runs) -> Mapping[Effort, tuple[Runs, Runs]]:
@@ -188,33 +125,50 @@ def _by_effort(*runs: Runs) -> Mapping[Effort, tuple[Runs, Runs]]:
     return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other), "thorough": (thorough, thorough)}
 
 
+def _mixture(
+    covariance: str, fast: int, balanced: int, other: int, *, fine: bool = False
+) -> Mapping[Effort, tuple[Runs, Runs]]:
+    """Return the runs of a mixture with these numbers of EM steps; zero turns it off."""
+    runs = (_grid(covariance=[covariance], steps=[steps]) if steps else OFF for steps in (fast, 0, balanced, other))
+    return _by_effort(*runs, _grid(covariance=[covariance], steps=[40], fine=fine))
+
+
 _ONCE, _FINE = Runs(), Runs(fine=True)
-_AVERAGE, _COMPLETE = {"method": "average"}, {"method": "complete"}
-_WARD_AND_RANDOM = _runs({}, {"random_starts": True}, fine=True)
+_WARD_AND_RANDOM = _grid(random_starts=(False, True), fine=True)
+_AVERAGE_RUNS = _by_effort(OFF, OFF, _grid(method=["average"]), OFF, _grid(method=["average"], fine=True))
+_GENIE_ONCE = _grid(gini=[0.3])
 _GENIE_RUNS = _by_effort(
-    _genie(0.3),
-    _genie(0.3),
-    _genie(0.3, 0.5, leafless=(0.3,)),
-    _genie(0.3),
-    _genie(0.3, 0.5, leafless=(0.3, 0.5), fine=True),
+    _GENIE_ONCE,
+    _GENIE_ONCE,
+    Runs(({"gini": 0.3}, {"gini": 0.5}, {"gini": 0.3, "skip_leaves": True})),
+    _GENIE_ONCE,
+    _grid(skip_leaves=(False, True), gini=(0.3, 0.5), fine=True),
 )
-_HDBSCAN_RUNS = _by_effort(OFF, OFF, _hdbscan(5, 12, 30), _hdbscan(10, selections=("eom",)), _hdbscan(5, 10, 20, 40))
-_SPECTRAL_RUNS = _by_effort(_spectral(10), OFF, _spectral(8, 20), _spectral(10), _spectral(7, 15, 30, fine=True))
+_HDBSCAN_RUNS = _by_effort(
+    OFF,
+    OFF,
+    _grid(min_size=(5, 12, 30), selection=("eom", "leaf")),
+    _grid(min_size=[10], selection=["eom"]),
+    _grid(min_size=(5, 10, 20, 40), selection=("eom", "leaf")),
+)
+_SPECTRAL_RUNS = _by_effort(
+    _grid(n_neighbours=[10]),
+    OFF,
+    _grid(n_neighbours=(8, 20)),
+    _grid(n_neighbours=[10]),
+    _grid(n_neighbours=(7, 15, 30), fine=True),
+)
 
 # Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
-# fmt: off
 register(
-    Algorithm("Ward linkage", ward, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
+    Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
     Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM), seeded=True),
     Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30),
     Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _mixture("diagonal", 0, 25, 12)),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
-    Algorithm(
-        "average linkage", linkage_cuts, "neighbours",
-        _by_effort(OFF, OFF, _runs(_AVERAGE), OFF, _runs(_AVERAGE, fine=True)),
-    ),
-    Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(OFF, OFF, OFF, OFF, _runs(_COMPLETE))),
+    Algorithm("average linkage", linkage_cuts, "neighbours", _AVERAGE_RUNS),
+    Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(*[OFF] * 4, _grid(method=["complete"]))),
     Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),
     Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
@@ -222,33 +176,15 @@ register(
     Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
     Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, _ONCE, _ONCE)),
 )
-# fmt: on
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class ClusterNumbers:
-    """Numbers of clusters that algorithms are asked for, in fine and in wide steps."""
-
-    fine: tuple[int, ...]
-    wide: tuple[int, ...]
-
-    @classmethod
-    def choose(cls, n: int, n_distinct: int, max_clusters: int, n_clusters: int | None) -> "ClusterNumbers":
-        """Return both sequences; only `n_clusters` if it is given."""
-        if n_clusters is not None:
-            return cls((n_clusters,), (n_clusters,))
-        return cls(*(cluster_numbers(n, n_distinct, max_clusters, wide=wide) for wide in (False, True)))
-
-
-def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, wide: bool = False) -> tuple[int, ...]:
+def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, fine: bool = True) -> tuple[int, ...]:
     """Return numbers of clusters from 2 up, first every one, then in growing steps.
 
     Clusters have at least two of the n rows on average.
     """
     highest = min(max_clusters, max(2, n // 2), n_distinct)
-    steps = list(_WIDE_STEPS if wide else _FINE_STEPS)
-    growth = _GROWTH**2 if wide else _GROWTH
+    steps, growth = (list(_FINE_STEPS), _GROWTH) if fine else (list(_WIDE_STEPS), _GROWTH**2)
     while steps[-1] < highest:
         steps.append(round(steps[-1] * growth))
     return tuple(k for k in steps if k <= highest)
@@ -265,37 +201,24 @@ def generate_candidates(
 ) -> list[Candidate]:
     """Partition the rows by all algorithms, into many numbers of clusters, on several views of the columns.
 
-    Parameters
-    ----------
-    x : float64 array (N, D) or Space
-        Finite rows in their original units, at most some 2,000, since all distances are held in memory.
-    effort : {"fast", "balanced", "thorough"}
-        How many algorithms run on how many views.
-    max_clusters : int
-        No candidate has more clusters.
-    n_clusters : int, optional
-        If given, every candidate has exactly this number of clusters.
-    seed : int
-        Seed of random starts.
-    on_stage : callable, optional
-        Called with the name of the algorithm and the view, such as "k-means, standardised columns", before each run.
+    Rows (N, D) are in their original units, at most some 2,000, since all distances are held in memory. If `n_clusters`
+    is given, every candidate has that number of clusters, otherwise at most `max_clusters`. The seed is that of random
+    starts. `on_stage` is called before each run with a text such as "k-means, standardised columns".
 
-    Returns
-    -------
-    list of Candidate
-        All distinct. Empty if there are none, such as when all rows are equal, or fewer than `n_clusters` are distinct.
+    All candidates are distinct. There are none if all rows are equal, or fewer than `n_clusters` are distinct.
     """
     space = Space.of(x)
     lowest, highest = (2, max_clusters) if n_clusters is None else (n_clusters, n_clusters)
     if len(space.x) < 2 or (n_distinct := len(np.unique(space.standardised.rows, axis=0))) < max(2, lowest):
         return []
-    numbers = ClusterNumbers.choose(len(space.x), n_distinct, max_clusters, n_clusters)
+    numbers = {fine: cluster_numbers(len(space.x), n_distinct, max_clusters, fine=fine) for fine in (False, True)}
     found: dict[bytes, Candidate] = {}  # the first of equal partitions is kept
     for position, view in enumerate(space.views[: MAX_VIEWS[effort]]):
         geometry = space.geometry(view.name)
         for algorithm in ALGORITHMS.values():
             runs = algorithm.runs[effort][min(position, 1)]
-            ks = algorithm.select_ks(numbers, fine=runs.fine)
+            largest = algorithm.max_clusters or max_clusters
+            ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
             for settings in runs.settings:
                 if on_stage is not None:
                     on_stage(f"{algorithm.name}, {view.name} columns")

@@ -35,18 +35,13 @@ _RIDGE = 1e-6
 class ClusterMoments:
     """Means and scatter matrices of all clusters on the leading principal axes."""
 
-    rows: Float[Floats, "N Q"]
-    """Rows on these axes."""
-    monomials: Float[Floats, "N J"]
-    """One, each coordinate, and each product of two: quadratic forms are linear in them."""
-    means: Float[Floats, "C Q"]
-    """Cluster means."""
-    scatters: Float[Floats, "C Q Q"]
-    """Sums of outer products of the centred rows."""
+    rows: Float[Floats, "N Q"]  # rows on these axes
+    monomials: Float[Floats, "N J"]  # one, each coordinate, and each product of two: quadratic forms are linear in them
+    means: Float[Floats, "C Q"]  # cluster means
+    scatters: Float[Floats, "C Q Q"]  # sums of outer products of the centred rows
     pooled: Float[Floats, "C Q Q"]
     """Within-cluster covariance of the partition of each cluster, which its covariance is shrunk to."""
-    strength: float
-    """Number of rows that the pooled covariance counts for."""
+    strength: float  # number of rows that the pooled covariance counts for
 
     @classmethod
     def compute(cls, geometry: Geometry, parts: Partitions) -> Self:

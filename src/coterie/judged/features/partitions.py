@@ -22,14 +22,10 @@ AnyLabels = npt.NDArray[np.integer[Any]]
 class Partitions:
     """R partitions of N rows; the clusters of the first come first, then those of the second, and so on."""
 
-    cluster: Integers
-    """(R, N): which of the C clusters each row is in, under each partition."""
-    owner: Integers
-    """(C,): the partition that each cluster belongs to."""
-    starts: Integers
-    """(R,): first cluster of each partition."""
-    sizes: Floats
-    """(C,): number of rows of each cluster, at least one."""
+    cluster: Integers  # (R, N): which of the C clusters each row is in, under each partition
+    owner: Integers  # (C,): the partition that each cluster belongs to
+    starts: Integers  # (R,): first cluster of each partition
+    sizes: Floats  # (C,): number of rows of each cluster, at least one
 
     @classmethod
     def from_labels(cls, labels: AnyLabels) -> Self:

@@ -239,12 +239,9 @@ class CandidateFeatures:
 
     space: Space
     """The rows. Features are computed on the standardised columns for all candidates, so that they are comparable."""
-    candidates: tuple[Candidate, ...]
-    """At least one."""
-    values: Float[Singles, "R F"]
-    """Columns as in `FEATURES`."""
-    agreement: Float[Floats, "R R"]
-    """Adjusted Rand index of every pair of candidates."""
+    candidates: tuple[Candidate, ...]  # at least one
+    values: Float[Singles, "R F"]  # columns as in `FEATURES`
+    agreement: Float[Floats, "R R"]  # adjusted Rand index of every pair of candidates
 
     @classmethod
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
