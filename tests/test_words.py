@@ -18,7 +18,7 @@ INSTEAD = {
     r"lessons?|sorted sets?|dice|strays?|by chance": "labelled tasks, rng, outliers, at random",
     r"pictures?|photographs?": "images",
     r"surpris(e|es|ing)|believed": "negative log-likelihood, probability",
-    r"mend(s|ed)?|lest|refus(e|es|ed|als?)|could not be had|so many": "fix, so that not, reject, not available, the number",
+    r"mend(s|ed)?|lest|refus(e|es|ed|als?)|could not be had|so many": "fix, reject, not available, the number",
 }
 PATTERN = re.compile("|".join(rf"(?<![a-z])({words})(?![a-z])" for words in INSTEAD), re.IGNORECASE)
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("benchmarks/**/*.md"), *ROOT.glob("recipes/*.toml")]

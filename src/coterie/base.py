@@ -1,4 +1,4 @@
-"""BaseClusterer, the scikit-learn face of every method: tables in, labels out, model files, seeds, threads."""
+"""BaseClusterer, the scikit-learn interface of every method: tables in, labels out, model files, seeds, threads."""
 
 import inspect
 import re
@@ -44,7 +44,8 @@ _SHARED_ATTRIBUTES = {
     "n_clusters_": "int\nNumber of clusters.",
     "probabilities_": "array (n, n_clusters_)\nMembership probabilities of the training rows.",
     "cluster_centers_": (
-        "array (n_clusters_, n_encoded)\nMean of each cluster in the units of the input; columns as ``table_.features``."
+        "array (n_clusters_, n_encoded)\n"
+        "Mean of each cluster in the units of the input; columns as ``table_.features``."
     ),
     "n_features_in_": "int\nNumber of input columns.",
     "feature_names_in_": "array of str\nNames of the input columns, if they have names.",
@@ -74,20 +75,15 @@ class Selection:
 
     confidence: float
     """Expected adjusted Rand index of the result; if ``chosen`` is None, the probability of a single cluster."""
-    candidates: Sequence[Mapping[str, Any]]
-    """All candidates, the best first."""
-    levels: Sequence[Mapping[str, Any]]
-    """Best candidate of each number of clusters, in ascending order of that number."""
-    chosen: Mapping[str, Any] | None
-    """The candidate behind the result; None if all rows are one cluster."""
-    runner_up: Mapping[str, Any] | None
-    """Best candidate that differs clearly from the chosen one."""
+    candidates: Sequence[Mapping[str, Any]]  # all candidates, the best first
+    levels: Sequence[Mapping[str, Any]]  # best candidate of each number of clusters, in ascending order of that number
+    chosen: Mapping[str, Any] | None  # the candidate behind the result; None if all rows are one cluster
+    runner_up: Mapping[str, Any] | None  # best candidate that differs clearly from the chosen one
     shortlist: Callable[[int], Sequence[Mapping[str, Any]]]
     """Returns the best candidates, at most that many, without near duplicates."""
     alternative: Callable[[int, Any], npt.NDArray[np.int64]]
     """Returns the labels of the rows of a table by the best candidate with that number of clusters."""
-    low_confidence: float = 0.25
-    """Confidence below which the result is little better than a guess."""
+    low_confidence: float = 0.25  # confidence below which the result is little better than a guess
     tolerance: float = 0.0
     """Difference of log-odds within which scores count as equal, and fewer clusters are preferred."""
 
@@ -97,26 +93,18 @@ class Selection:
 class FitDescription:
     """What a fit can tell about itself, for the summary and the report; every field has a neutral default."""
 
-    silhouette: float | None = None
-    """Mean silhouette if the fit measured it; otherwise the command does."""
-    pixel_distances_meaningful: bool = True
-    """If not, no silhouette is computed for clusters of images."""
+    silhouette: float | None = None  # mean silhouette if the fit measured it; otherwise the command does
+    pixel_distances_meaningful: bool = True  # if not, no silhouette is computed for clusters of images
     embed: Callable[[Any], npt.NDArray[Any]] | None = None
     """Maps a table to learned embeddings (n, d), which place its rows on the map; None to use the columns."""
     prototypes: npt.NDArray[Any] | None = None
     """Trained prototypes (n_clusters, n_encoded) in the encoded space; None to use the means of the clusters."""
-    losses: Sequence[float] = ()
-    """Training loss of each epoch."""
-    runs: Sequence[Mapping[str, Any]] = ()
-    """Settings and scores of the training runs; one is ``chosen``."""
-    kernel: npt.NDArray[Any] | None = None
-    """Probability (m, m) that two rows are in the same cluster."""
-    kernel_rows: npt.NDArray[np.int64] | None = None
-    """Row numbers (m,) of the kernel."""
-    selection: Selection | None = None
-    """The candidates that the result was chosen from."""
-    sections: tuple[ReportSection, ...] = ()
-    """Further sections of the report."""
+    losses: Sequence[float] = ()  # training loss of each epoch
+    runs: Sequence[Mapping[str, Any]] = ()  # settings and scores of the training runs; one is ``chosen``
+    kernel: npt.NDArray[Any] | None = None  # probability (m, m) that two rows are in the same cluster
+    kernel_rows: npt.NDArray[np.int64] | None = None  # row numbers (m,) of the kernel
+    selection: Selection | None = None  # the candidates that the result was chosen from
+    sections: tuple[ReportSection, ...] = ()  # further sections of the report
 
 
 class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
@@ -127,16 +115,13 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
     are added to the class docstring.
     """
 
-    method: ClassVar[str]
-    """Key of ``coterie.methods.METHODS``."""
-    constraints: ClassVar[Mapping[str, Constraints]] = {}
-    """Allowed values of the parameters, checked by ``fit``."""
+    method: ClassVar[str]  # key of ``coterie.methods.METHODS``
+    constraints: ClassVar[Mapping[str, Constraints]] = {}  # allowed values of the parameters, checked by ``fit``
     renamed_parameters: ClassVar[Mapping[str, str]] = {"on_progress": "callback"}
     """Former names of parameters; they work for one release, with a FutureWarning."""
     former_attributes: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
     """Former fitted attributes and how to compute them; they work for one release, with a FutureWarning."""
-    saves_unfitted: ClassVar[bool] = False
-    """Whether there is something to save before ``fit``."""
+    saves_unfitted: ClassVar[bool] = False  # whether there is something to save before ``fit``
     device: str = "cpu"
     verbose: bool
     callback: Callback | None

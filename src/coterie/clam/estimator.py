@@ -23,8 +23,7 @@ from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
 from coterie.validation import BOOLEAN, NONE, Choice, Constraint, Constraints, Integer, Number, check_parameters
 
-PARTIAL_FIT_RATE = 0.2
-"""Initial learning rate of ``partial_fit``, as a fraction of that of the chosen run."""
+PARTIAL_FIT_RATE = 0.2  # initial learning rate of ``partial_fit``, as a fraction of that of the chosen run
 
 
 @final

@@ -170,23 +170,16 @@ def am_recursion(
 class ClamConfig:
     """Shape and variant of a ClAM model."""
 
-    n_features: int
-    """D."""
-    n_prototypes: int
-    """K; runs with fewer prototypes leave the last ones unused."""
-    n_runs: int = 1
-    """R."""
-    steps: int = 5
-    """T, the recursion depth; dt/tau is 1/T."""
+    n_features: int  # D
+    n_prototypes: int  # K; runs with fewer prototypes leave the last ones unused
+    n_runs: int = 1  # R
+    steps: int = 5  # T, the recursion depth; dt/tau is 1/T
     metric: Metric = "euclidean"
     """Distance in the energy: squared Euclidean (Eq. 1), Manhattan, cosine (Eq. 12) or squared Mahalanobis, which is
     Euclidean after ``whitening``."""
-    objective: Objective = "masked"
-    """Pattern completion (Eq. 9), or the ablation without masks (Eq. 8)."""
-    weighting: Weighting = "equal"
-    """Prototype weights epsilon (Eq. 10): all one, given, or learned."""
-    rows_per_mask: int = 32
-    """Rows of a batch that share one mask."""
+    objective: Objective = "masked"  # pattern completion (Eq. 9), or the ablation without masks (Eq. 8).
+    weighting: Weighting = "equal"  # prototype weights epsilon (Eq. 10): all one, given, or learned.
+    rows_per_mask: int = 32  # rows of a batch that share one mask
     legacy_mask: bool = False
     """Sample masks like the authors' code: int(D p) indices with replacement, never the first feature, and every third
     epoch one mask per batch."""
@@ -200,18 +193,13 @@ class ClamModel(ClusterModel[PointBatch]):
 
     Config: ClassVar[type[ClamConfig]] = ClamConfig
     config: ClamConfig
-    present: Bool[Tensor, "R K"]
-    """Which prototypes a run has."""
-    occupied: Bool[Tensor, "R K"]
-    """Which prototypes own at least one training row."""
+    present: Bool[Tensor, "R K"]  # which prototypes a run has
+    occupied: Bool[Tensor, "R K"]  # which prototypes own at least one training row
     beta: Float[Tensor, " R"]
-    rate: Float[Tensor, " R"]
-    """Learning rates."""
+    rate: Float[Tensor, " R"]  # learning rates
     mask_rate: Float[Tensor, " R"]
-    fill: Float[Tensor, "R D"]
-    """Initial values of masked features."""
-    centre: Float[Tensor, " D"]
-    """Subtracted from all rows, so that squares of distant values do not lose precision."""
+    fill: Float[Tensor, "R D"]  # initial values of masked features
+    centre: Float[Tensor, " D"]  # subtracted from all rows, so that squares of distant values do not lose precision
     whitening: Float[Tensor, "D D"]
 
     def __init__(self, config: ClamConfig) -> None:

@@ -38,22 +38,15 @@ SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)
 """Powers that the restarts of ``init="spread"`` cycle through, from nearly k-means++ to nearly farthest-point."""
 RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)
 """Values of ``beta="auto"``, divided by the mean distance of the rows from their mean."""
-AUTO_RESTARTS = 4
-"""Most restarts per setting with ``n_clusters="auto"``, which multiplies the runs."""
-SAMPLE_ROWS = 20_000
-"""Rows for initialisation, and most rows in the first round of halving."""
-MIN_ROWS = 2_500
-"""Fewest rows in the first round of halving."""
-SELECTION_ROWS = 2_500
-"""Rows for the silhouette."""
-K_MEANS_RESTARTS = 8
-"""Restarts of the k-means that bounds the cluster size."""
-MAX_REVIVALS = 8
-"""Attempts to move prototypes that own no row."""
+AUTO_RESTARTS = 4  # most restarts per setting with ``n_clusters="auto"``, which multiplies the runs
+SAMPLE_ROWS = 20_000  # rows for initialisation, and most rows in the first round of halving
+MIN_ROWS = 2_500  # fewest rows in the first round of halving
+SELECTION_ROWS = 2_500  # rows for the silhouette
+K_MEANS_RESTARTS = 8  # restarts of the k-means that bounds the cluster size
+MAX_REVIVALS = 8  # attempts to move prototypes that own no row
 FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
 """Cells (rows x prototypes x runs x steps x epochs) of the two rounds; about a second each."""
-MAX_STEPS = (150, 450)
-"""Optimiser steps of the two rounds, after which the loss hardly changes."""
+MAX_STEPS = (150, 450)  # optimiser steps of the two rounds, after which the loss hardly changes
 FORMER_RUN_KEYS = {"found": "n_clusters_found", "start": "init", "rate": "learning_rate"}
 """Keys of ``runs_`` in model files of earlier versions."""
 
@@ -68,8 +61,7 @@ class Run:
     learning_rate: float
     mask_rate: float
     fill: Fill
-    n_clusters_found: int = 0
-    """Clusters with at least one row."""
+    n_clusters_found: int = 0  # clusters with at least one row
     loss: float = math.nan
     silhouette: float = math.nan
     chosen: bool = False
@@ -79,25 +71,18 @@ class Run:
 class Search:
     """A grid of runs, how to train them, and how to select one."""
 
-    runs: list[Run]
-    """All runs; after ``train`` those that were trained to the end, with their scores."""
+    runs: list[Run]  # all runs; after ``train`` those that were trained to the end, with their scores
     config: ClamConfig
-    epochs: int | None
-    """None to stay within the budget."""
+    epochs: int | None  # none to stay within the budget
     batch_size: int
     halving: bool
     select: Select
-    min_cluster_size: int | None
-    """None for a lower bound from k-means; 0 allows empty clusters."""
+    min_cluster_size: int | None  # none for a lower bound from k-means; 0 allows empty clusters
     train_config: TrainConfig
-    init_prototypes: Tensor | None = None
-    """Prototypes (K, D) given by the user."""
-    prototype_weights: Tensor | None = None
-    """epsilon (K,) of Eq. 10."""
-    whitening: Tensor | None = None
-    """Matrix (D, D) that makes Mahalanobis distances Euclidean."""
-    notes: list[str] = field(default_factory=list)
-    """What ``train`` and ``best_model`` decided, one sentence each."""
+    init_prototypes: Tensor | None = None  # prototypes (K, D) given by the user
+    prototype_weights: Tensor | None = None  # epsilon (K,) of Eq. 10.
+    whitening: Tensor | None = None  # matrix (D, D) that makes Mahalanobis distances Euclidean
+    notes: list[str] = field(default_factory=list)  # what ``train`` and ``best_model`` decided, one sentence each
 
     @classmethod
     def from_parameters(cls, parameters: Mapping[str, Any], x: Tensor, table: TableEncoder) -> "Search":
@@ -119,7 +104,7 @@ class Search:
         ]
         if parameters["legacy_mask"] and int(features * min(run.mask_rate for run in runs)) < 1:
             raise InputError(
-                f"legacy_mask=True hides int({features} * mask_rate) = 0 features. Raise mask_rate, or use "
+                f"legacy_mask=True masks int({features} * mask_rate) = 0 features. Raise mask_rate, or use "
                 "legacy_mask=False."
             )
         return cls(

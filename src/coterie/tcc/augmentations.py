@@ -16,8 +16,7 @@ from coterie.errors import ConfigError
 from coterie.nn.vision import distort
 from coterie.validation import BOOLEAN, FRACTION, Constraints, Number, check_parameters
 
-CROP_ASPECT = 4 / 3
-"""Largest ratio of the sides of a crop, relative to the sides of the image."""
+CROP_ASPECT = 4 / 3  # largest ratio of the sides of a crop, relative to the sides of the image
 ERASED_AREA = (0.02, 0.2)
 ERASED_ASPECT = 3.0
 YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
@@ -55,24 +54,15 @@ class Augmentations:
 
     min_crop_area: float = 1.0
     """Smallest area of a random crop, as a fraction of the image; crops are resized to the full size. 1 disables it."""
-    max_rotation: float = 0.0
-    """Largest rotation in degrees, to either side; the corners are filled with zeros."""
-    horizontal_flip: bool = False
-    """Whether to flip images with probability 1/2."""
-    brightness: float = 0.0
-    """Largest relative change of all values."""
-    contrast: float = 0.0
-    """Largest relative change of the differences from the mean brightness."""
-    saturation: float = 0.0
-    """Largest relative change of the saturation; like the next two, for colour images only."""
-    hue: float = 0.0
-    """Largest rotation of the hue to either side, as a fraction of the colour circle."""
-    grayscale: float = 0.0
-    """Probability of a conversion to grey."""
-    noise: float = 0.0
-    """Standard deviation of additive Gaussian noise."""
-    erasing: float = 0.0
-    """Probability that a random rectangle is set to zero."""
+    max_rotation: float = 0.0  # largest rotation in degrees, to either side; the corners are filled with zeros
+    horizontal_flip: bool = False  # whether to flip images with probability 1/2
+    brightness: float = 0.0  # largest relative change of all values
+    contrast: float = 0.0  # largest relative change of the differences from the mean brightness
+    saturation: float = 0.0  # largest relative change of the saturation; like the next two, for colour images only
+    hue: float = 0.0  # largest rotation of the hue to either side, as a fraction of the colour circle
+    grayscale: float = 0.0  # probability of a conversion to grey
+    noise: float = 0.0  # standard deviation of additive Gaussian noise
+    erasing: float = 0.0  # probability that a random rectangle is set to zero
 
     def __post_init__(self) -> None:
         check_parameters(self, self.CONSTRAINTS, ConfigError)

@@ -26,23 +26,15 @@ class EncoderConfig:
         "projection_hidden": Integer(0),
         "embedding_dim": Integer(1),
     }
-    HAS_PROTOTYPES: ClassVar[bool] = True
-    """Whether K equidistant prototypes must fit on the sphere of the embeddings."""
+    HAS_PROTOTYPES: ClassVar[bool] = True  # whether K equidistant prototypes must fit on the sphere of the embeddings
 
-    n_features: int
-    """D."""
-    n_clusters: int
-    """K."""
-    encoder: Encoder = "strided"
-    """Architecture of the encoder."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, if rows are images."""
-    channels: int = 32
-    """Width of the encoder."""
-    projection_hidden: int = 256
-    """Hidden units of the projection head; 0 for a linear one, as published."""
-    embedding_dim: int = 128
-    """E, the dimension of the embedding f(x)."""
+    n_features: int  # D
+    n_clusters: int  # K
+    encoder: Encoder = "strided"  # architecture of the encoder
+    image: tuple[int, int, int] | None = None  # channels, height and width, if rows are images
+    channels: int = 32  # width of the encoder
+    projection_hidden: int = 256  # hidden units of the projection head; 0 for a linear one, as published
+    embedding_dim: int = 128  # E, the dimension of the embedding f(x)
 
     def __post_init__(self) -> None:
         check_parameters(self, self.CONSTRAINTS, ConfigError)
@@ -90,37 +82,28 @@ class TccConfig(EncoderConfig):
 
     temperature: float = 0.5
     """Temperature of the instance-level InfoNCE loss; low values push apart rows of the same cluster."""
-    cluster_temperature: float = 0.5
-    """Temperature of the cluster-level InfoNCE loss."""
-    assignment_temperature: float = 0.1
-    """Softmax temperature of pi(k) = softmax(f(x) . mu_k / temperature)."""
-    gumbel_temperature: float = 0.5
-    """lambda, the temperature of the Gumbel-softmax sample c."""
+    cluster_temperature: float = 0.5  # temperature of the cluster-level InfoNCE loss
+    assignment_temperature: float = 0.1  # softmax temperature of pi(k) = softmax(f(x) . mu_k / temperature).
+    gumbel_temperature: float = 0.5  # lambda, the temperature of the Gumbel-softmax sample c
     momentum: float = 0.9
     """Decay of the momentum encoder (EMA). With a queue it should be closer to 1, since old keys are compared with new
     ones."""
     queue_size: int = 0
     """Past instance keys that serve as negatives. In small data sets most of them would be other views of the query."""
-    cluster_queue_size: int = 20
-    """Past batches whose K cluster representations serve as negatives."""
-    in_batch_negatives: bool = True
-    """Whether the other keys of the batch are negatives too."""
-    condition_on_x: bool = True
-    """Whether p(i | x, c) depends on x (Eq. 2), or on c only, as in the ablation (Eq. 5)."""
+    cluster_queue_size: int = 20  # past batches whose K cluster representations serve as negatives
+    in_batch_negatives: bool = True  # whether the other keys of the batch are negatives too
+    condition_on_x: bool = True  # whether p(i | x, c) depends on x (Eq. 2), or on c only, as in the ablation (Eq. 5).
     aggregation: Aggregation = "probabilities"
     """Weights of the rows in r_k: pi (Eq. 6), or the Gumbel sample c, as in the authors' code."""
     cluster_noise: float = 0.1
     """Standard deviation of the noise on queued cluster representations, relative to twice their length."""
-    cluster_weight: float = 1.0
-    """Weight of the cluster-level loss."""
+    cluster_weight: float = 1.0  # weight of the cluster-level loss
     balance: Balance = "marginal"
     """Distribution that is pulled towards uniform: pi of each sample (Eq. 2), or its mean over the batch."""
-    balance_weight: float = 1.0
-    """Weight of that KL divergence."""
+    balance_weight: float = 1.0  # weight of that KL divergence
     sinkhorn_weight: float = 1.0
     """Weight of the cross-entropy with balanced assignments of the momentum encoder; 0 for none, as published."""
-    sinkhorn_epsilon: float = 0.05
-    """Temperature of these assignments."""
+    sinkhorn_epsilon: float = 0.05  # temperature of these assignments
 
     @classmethod
     def from_values(cls, *values: Mapping[str, Any]) -> "TccConfig":

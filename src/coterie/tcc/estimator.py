@@ -48,10 +48,8 @@ from coterie.validation import (
     check_parameters,
 )
 
-MAX_VALUE = 1e6
-"""Largest absolute value that enters the network."""
-MIN_SIDE, MAX_SIDE = 16, 64
-"""Bounds of the sides of images in pixels, unless ``image_size`` is given."""
+MAX_VALUE = 1e6  # largest absolute value that enters the network
+MIN_SIDE, MAX_SIDE = 16, 64  # bounds of the sides of images in pixels, unless ``image_size`` is given
 LONG_RUN_STEPS, LONG_RUN_MOMENTUM, LONG_RUN_QUEUE = 2000, 0.99, 2048
 """Images are trained with a queue and a slower momentum encoder in runs of at least this many steps."""
 IMAGE_EPOCHS, TABLE_EPOCHS = 60, 100
@@ -393,16 +391,11 @@ class TccRecipe:
     RENAMED: ClassVar[Mapping[str, str]] = {"views": "augmentations"}
 
     name: str
-    summary: str
-    """Purpose of the recipe in one sentence."""
-    seed: int
-    """The random state."""
-    parameters: dict[str, Any]
-    """Parameters of ``TCC``; only ``n_clusters`` is required."""
-    settings: dict[str, Any] = field(default_factory=dict)
-    """Settings of ``TccConfig``."""
-    augmentations: dict[str, Any] | None = None
-    """Fields of ``Augmentations``."""
+    summary: str  # purpose of the recipe in one sentence
+    seed: int  # the random state
+    parameters: dict[str, Any]  # parameters of ``TCC``; only ``n_clusters`` is required
+    settings: dict[str, Any] = field(default_factory=dict)  # settings of ``TccConfig``
+    augmentations: dict[str, Any] | None = None  # fields of ``Augmentations``
 
 
 _NOT_IN_PARAMETERS = {"self", "settings", "augmentations", "random_state", "verbose", "callback"}

@@ -40,8 +40,7 @@ from coterie.tcc.losses import (
     sinkhorn_codes,
 )
 
-INFERENCE_ROWS = 1024
-"""Rows per block of inference."""
+INFERENCE_ROWS = 1024  # rows per block of inference
 SINKHORN_STEPS = 10
 FORMER_KEYS = (
     ("twin.", "momentum_branch."),
@@ -68,12 +67,9 @@ class MemoryBank(nn.Module):
         Shape of an entry: (E,) for instances, (K, E) for the cluster representations of a batch.
     """
 
-    entries: Float[Tensor, "L ..."]
-    """Ring buffer."""
-    pointer: Int[Tensor, ""]
-    """Index of the next entry."""
-    size: Int[Tensor, ""]
-    """Number of entries so far, at most L."""
+    entries: Float[Tensor, "L ..."]  # ring buffer
+    pointer: Int[Tensor, ""]  # index of the next entry
+    size: Int[Tensor, ""]  # number of entries so far, at most L
 
     def __init__(self, length: int, shape: tuple[int, ...]) -> None:
         super().__init__()
@@ -151,8 +147,7 @@ class ContrastiveModel(ClusterModel[ViewBatch], ABC):
     config: EncoderConfig
     kmeans_init: ClassVar[bool]
     """Whether ``set_prototypes`` is called with k-means centres of the embeddings after the warm-up."""
-    cluster_loss_enabled: bool = True
-    """False during the warm-up, which trains the instance-level loss only."""
+    cluster_loss_enabled: bool = True  # false during the warm-up, which trains the instance-level loss only
 
     @property
     @abstractmethod
@@ -196,15 +191,11 @@ class ContrastiveModel(ClusterModel[ViewBatch], ABC):
 class BranchOutput(NamedTuple):
     """What a branch computes from a view."""
 
-    embedding: Float[Tensor, "N E"]
-    """f(x)."""
-    cosine: Float[Tensor, "N K"]
-    """f(x) . mu_k."""
+    embedding: Float[Tensor, "N E"]  # f(x)
+    cosine: Float[Tensor, "N K"]  # f(x) . mu_k
     log_pi: Float[Tensor, "N K"]
-    gumbel_sample: Float[Tensor, "N K"]
-    """c."""
-    instance: Float[Tensor, "N E"]
-    """Embedding of the instance-level loss: normalise(f(x) + W c)."""
+    gumbel_sample: Float[Tensor, "N K"]  # c
+    instance: Float[Tensor, "N E"]  # embedding of the instance-level loss: normalise(f(x) + W c)
 
 
 class Branch(nn.Module):

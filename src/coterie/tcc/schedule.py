@@ -27,19 +27,13 @@ from coterie.training.batches import view_batches
 from coterie.training.loop import TrainConfig, train
 from coterie.training.state import open_run, read_log
 
-K_MEANS_RESTARTS = 8
-"""Restarts of the k-means that initialises the prototypes."""
-EVALUATION_ROWS = 2000
-"""Rows on which the collapse metrics are computed."""
-EVALUATIONS = 20
-"""Evaluations of the collapse metrics per run."""
-MAX_SAVE_INTERVAL = 200
-"""Most steps between saved states."""
+K_MEANS_RESTARTS = 8  # restarts of the k-means that initialises the prototypes
+EVALUATION_ROWS = 2000  # rows on which the collapse metrics are computed
+EVALUATIONS = 20  # evaluations of the collapse metrics per run
+MAX_SAVE_INTERVAL = 200  # most steps between saved states
 WEIGHT_DECAY = 1e-4
-MIXUP, NOISE, DROPOUT = 0.3, 0.5, 0.5
-"""Augmentations of rows that are not images."""
-WARM_UP = "warm-up"
-"""Name of the first stage."""
+MIXUP, NOISE, DROPOUT = 0.3, 0.5, 0.5  # augmentations of rows that are not images
+WARM_UP = "warm-up"  # name of the first stage
 
 History = dict[str, list[float]]
 Model = TypeVar("Model", bound=ContrastiveModel)
@@ -51,19 +45,13 @@ class Schedule:
     """Length, learning rate and stages of the training of a contrastive model."""
 
     batch_size: int
-    epoch_steps: int
-    """Steps per pass over the rows."""
-    steps: int
-    """Steps in total."""
-    warm_up: float
-    """Fraction of the steps before the first k-means initialisation; with 0 there is none."""
-    restarts: int
-    """k-means initialisations after the warm-up, at equal intervals."""
+    epoch_steps: int  # steps per pass over the rows
+    steps: int  # steps in total
+    warm_up: float  # fraction of the steps before the first k-means initialisation; with 0 there is none
+    restarts: int  # k-means initialisations after the warm-up, at equal intervals
     learning_rate: float
-    augmentations: Augmentations | None
-    """Augmentations of images; None for the default."""
-    folder: Path | None
-    """Where states are saved; None to save none."""
+    augmentations: Augmentations | None  # augmentations of images; None for the default
+    folder: Path | None  # where states are saved; None to save none
 
     def stages(self) -> list[tuple[str, int]]:
         """Return name and number of steps of each stage."""
