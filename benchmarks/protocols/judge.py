@@ -389,7 +389,8 @@ def ablations(suite: Suite) -> Iterator[Job]:
     """
     recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
     folder = suite.run_folder / "judged"
-    sets = read_scored_sets(folder if folder.is_dir() else suite.run_folder)[: suite.get("first_sets")]
+    files = sorted((folder if folder.is_dir() else suite.run_folder).glob("judged-*.safetensors"))
+    sets = [scored for path in files for scored in read_scored_sets(path)][: suite.get("first_sets")]
     held_out = suite.get("held_out") or (recipe.candidates.held_out if recipe.candidates else 0)
     several = [one for one in sets[-held_out:] if one.n_true_clusters > 1]
     if not 0 < held_out < len(sets) or not several:

@@ -105,8 +105,7 @@ class Worker:
     """Settings of one of two processes."""
 
     n_batches: int = 1000
-    nan_batch: int | None = None
-    """Position of a batch of NaN."""
+    nan_batch: int | None = None  # position of a batch of NaN
     pause: float = 0.0
 
 

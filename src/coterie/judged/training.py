@@ -5,9 +5,10 @@ first, kept in files, and used many times.
 """
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, ClassVar, final
@@ -17,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
+from torch.nn.utils.rnn import pad_sequence
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
@@ -31,15 +33,13 @@ from coterie.training.loop import TrainConfig, train
 from coterie.validation import FRACTION, Constraints, Integer, Number, check_parameters
 
 SETS_PER_FILE = 20
-MIN_SINGLE_CLUSTER = 40
-"""Points that a cluster needs to become a set of one cluster."""
-MAX_CANDIDATES = 96
-"""Candidates of a set that one training step uses, unless the recipe says otherwise."""
+MIN_SINGLE_CLUSTER = 40  # points that a cluster needs to become a set of one cluster
+MAX_CANDIDATES = 96  # candidates of a set that one training step uses, unless the recipe says otherwise
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
 _STRIDE = 1_000_003
-_NAME = "judged-{}.safetensors"
+_TENSORS = ("columns", "score", "n_clusters", "truth")  # of each set in a file
 _CONSTRAINTS: Mapping[str, Constraints] = {
     "sets": Integer(1),
     "held_out": Integer(1),
@@ -56,16 +56,11 @@ class ScoredSetsConfig:
 
     RENAMED: ClassVar = {"thorough": "balanced", "single": "single_cluster", "shown": "max_candidates"}
 
-    sets: int
-    """Sets to train on."""
-    held_out: int
-    """Sets for evaluation and calibration."""
-    balanced: float = 0.3
-    """Fraction of the sets whose candidates have "balanced" effort; the others have "fast"."""
-    single_cluster: float = 0.15
-    """Fraction of the sets that consist of one cluster of a larger set."""
-    max_candidates: int = MAX_CANDIDATES
-    """Candidates of a set that one training step uses, sampled at random."""
+    sets: int  # sets to train on
+    held_out: int  # sets for evaluation and calibration
+    balanced: float = 0.3  # fraction of the sets whose candidates have "balanced" effort; the others have "fast"
+    single_cluster: float = 0.15  # fraction of the sets that consist of one cluster of a larger set
+    max_candidates: int = MAX_CANDIDATES  # candidates of a set that one training step uses, sampled at random
 
     def __post_init__(self) -> None:
         check_parameters(self, _CONSTRAINTS, ConfigError)
@@ -76,10 +71,8 @@ class ScoredSetsConfig:
 class ScoredSet:
     """The candidate partitions of one set, and how good they are."""
 
-    columns: Float[Tensor, "R C"]
-    """Features of each candidate."""
-    score: Float[Tensor, " R"]
-    """Adjusted Rand index of each candidate with the true labels."""
+    columns: Float[Tensor, "R C"]  # features of each candidate
+    score: Float[Tensor, " R"]  # adjusted Rand index of each candidate with the true labels
     n_clusters: Int[Tensor, " R"]
     n_true_clusters: int
 
@@ -95,42 +88,21 @@ def train_judge(
     folder: Path,
     callback: Callback | None = None,
 ) -> tuple[JudgeModel, dict[str, Any]]:
-    """Build scored sets, train a judge on them and calibrate it.
+    """Build scored sets in the folder, train a judge on them and calibrate it.
 
-    Parameters
-    ----------
-    config : JudgeConfig
-        Settings of the network.
-    tasks : SyntheticPrior
-        Distribution of the sets.
-    candidates : ScoredSetsConfig
-        Numbers of sets and how their candidates are generated.
-    optimisation : TrainConfig
-        Settings of the optimiser.
-    batch_size : int
-        Sets per batch.
-    seed : int
-        Seed of the sets, the initial weights and the batches.
-    folder : Path
-        Where the scored sets and the state of training are kept.
-    callback : callable, optional
-        Called with a ``Progress`` after every step.
-
-    Returns
-    -------
-    tuple
-        The judge, and what its card says about features, calibration and held-out evaluation.
+    Return the judge, and what its card says about features, calibration and held-out evaluation.
     """
     sets = make_scored_sets(tasks, candidates, seed, folder / "judged")
     training, held_out = sets[: candidates.sets], sets[candidates.sets :]
     generator = Generator().manual_seed(seed)
     model = build(JudgeModel, config, generator)
     model.fit_normalisation(torch.cat([one.columns for one in training]))
+    batches = candidate_batches(
+        training, batch_size=batch_size, max_candidates=candidates.max_candidates, generator=generator
+    )
     train(
         model,
-        candidate_batches(
-            training, batch_size=batch_size, max_candidates=candidates.max_candidates, generator=generator
-        ),
+        batches,
         optimisation,
         generator=generator,
         callback=callback,
@@ -145,43 +117,17 @@ def train_judge(
     }
 
 
-def make_scored_sets(
-    tasks: SyntheticPrior,
-    config: ScoredSetsConfig,
-    seed: int,
-    folder: Path,
-    *,
-    on_file: Callable[[int, int], None] | None = None,
-) -> list[ScoredSet]:
-    """Build the scored sets that the folder lacks, on all processors, and read them all; held-out sets come last.
-
-    Parameters
-    ----------
-    tasks : SyntheticPrior
-        Distribution of the sets.
-    config : ScoredSetsConfig
-        Numbers of sets and how their candidates are generated.
-    seed : int
-        Seed of everything.
-    folder : Path
-        Where the scored sets are kept; a file is written once it is complete.
-    on_file : callable, optional
-        Called with the number of sets that exist and the number that are needed.
-    """
+def make_scored_sets(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, folder: Path) -> list[ScoredSet]:
+    """Build the scored sets that the folder lacks, on all processors, and read them all; held-out sets come last."""
     folder.mkdir(parents=True, exist_ok=True)
     needed = config.sets + config.held_out
     ranges = [range(start, min(needed, start + SETS_PER_FILE)) for start in range(0, needed, SETS_PER_FILE)]
     missing = [indices for indices in ranges if not _file(folder, indices).exists()]
-    done = needed - sum(map(len, missing))
     if missing:
         with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
-            futures = [(indices, pool.submit(_make_file, tasks, config, seed, indices, folder)) for indices in missing]
-            for indices, future in futures:
+            for future in [pool.submit(_make_file, tasks, config, seed, indices, folder) for indices in missing]:
                 future.result()
-                done += len(indices)
-                if on_file is not None:
-                    on_file(done, needed)
-    return [scored for indices in ranges for scored in _read_file(_file(folder, indices))]
+    return [scored for indices in ranges for scored in read_scored_sets(_file(folder, indices))]
 
 
 def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSet | None:
@@ -208,11 +154,6 @@ def keep_largest_cluster(task: SyntheticTask) -> SyntheticTask:
     return SyntheticTask(task.x[members], torch.zeros_like(task.labels[members]), task.kind, task.description)
 
 
-def read_scored_sets(folder: Path) -> list[ScoredSet]:
-    """Read all scored sets of a folder, in order."""
-    return [scored for path in sorted(folder.glob(_NAME.format("*"))) for scored in _read_file(path)]
-
-
 def candidate_batches(
     sets: Sequence[ScoredSet], *, batch_size: int, max_candidates: int, generator: Generator
 ) -> Iterator[JudgedBatch]:
@@ -231,33 +172,27 @@ def _subsample(one: ScoredSet, max_candidates: int, generator: Generator) -> Sco
 
 def pad_candidates(sets: Sequence[ScoredSet]) -> JudgedBatch:
     """Pad scored sets to one number of candidates and stack them."""
-    largest = max(len(one.score) for one in sets)
-    columns = torch.zeros((len(sets), largest, sets[0].columns.shape[1]))
-    score, doublings, valid = (torch.zeros((len(sets), largest)) for _ in range(3))
-    for row, one in enumerate(sets):
-        columns[row, : len(one.score)] = one.columns
-        score[row, : len(one.score)] = one.score
-        doublings[row, : len(one.score)] = (one.n_clusters / one.n_true_clusters).log2().abs()
-        valid[row, : len(one.score)] = 1.0
-    return JudgedBatch(columns, score, doublings, valid > 0, torch.tensor([one.n_true_clusters == 1 for one in sets]))
+    pad = partial(pad_sequence, batch_first=True)
+    return JudgedBatch(
+        columns=pad([one.columns for one in sets]),
+        score=pad([one.score for one in sets]),
+        doublings=pad([(one.n_clusters / one.n_true_clusters).log2().abs() for one in sets]),
+        valid=pad([torch.ones_like(one.n_clusters, dtype=torch.bool) for one in sets]),
+        single=torch.tensor([one.n_true_clusters == 1 for one in sets]),
+    )
 
 
 @torch.no_grad()
 def evaluate_choices(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, float]:
     """Compare the candidates that the judge chooses with the best ones, over sets of several clusters."""
     several = _sets_of_several_clusters(sets)
-    chosen, best, error = [], [], []
+    rows = []
     for one in several:
         index = int(model(one.columns.unsqueeze(0))[0].argmax())
-        chosen.append(float(one.score[index]))
-        best.append(float(one.score.max()))
-        error.append(abs(int(one.n_clusters[index]) - one.n_true_clusters))
-    count = len(several)
-    return {
-        "adjusted_rand_index": sum(chosen) / count,
-        "best_candidate": sum(best) / count,
-        "error_in_number_of_clusters": sum(error) / count,
-    }
+        error = abs(int(one.n_clusters[index]) - one.n_true_clusters)
+        rows.append((float(one.score[index]), float(one.score.max()), error))
+    names = ("adjusted_rand_index", "best_candidate", "error_in_number_of_clusters")
+    return {name: sum(values) / len(rows) for name, values in zip(names, zip(*rows, strict=True), strict=True)}
 
 
 def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, float]:
@@ -276,10 +211,8 @@ def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, f
         # A full step can overshoot far from the optimum: take the best of 1, 1/2, 1/4, ...
         sizes = 0.5 ** torch.arange(HALVINGS, dtype=torch.float64)
         trials = line + sizes.unsqueeze(1) * step
-        losses = binary_cross_entropy_with_logits(trials @ design.T, truth.expand(HALVINGS, -1), reduction="none").sum(
-            dim=1
-        )
-        line = trials[int(losses.argmin())]
+        losses = binary_cross_entropy_with_logits(trials @ design.T, truth.expand(HALVINGS, -1), reduction="none")
+        line = trials[int(losses.sum(dim=1).argmin())]
     slope, offset = line.tolist()
     return {"slope": slope, "offset": offset}
 
@@ -293,7 +226,7 @@ def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:
 
 def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indices: range, folder: Path) -> None:
     torch.set_num_threads(1)
-    tensors: dict[str, Tensor] = {}
+    tensors = {}
     for index in indices:
         one = None
         generator = Generator().manual_seed(seed * _STRIDE + index)
@@ -303,27 +236,21 @@ def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indic
             if _bernoulli(config.single_cluster, generator):
                 task = keep_largest_cluster(task)
             one = score_candidates(task, effort, index)
-        for name, value in (("columns", one.columns), ("score", one.score), ("n_clusters", one.n_clusters)):
+        truth = torch.tensor(one.n_true_clusters)
+        for name, value in zip(_TENSORS, (one.columns, one.score, one.n_clusters, truth), strict=True):
             tensors[f"{index}.{name}"] = value
-        tensors[f"{index}.truth"] = torch.tensor(one.n_true_clusters)
     save_checkpoint(_file(folder, indices), tensors, {"sets": [indices.start, indices.stop]}, force=True)
 
 
-def _read_file(path: Path) -> list[ScoredSet]:
+def read_scored_sets(path: Path) -> list[ScoredSet]:
+    """Read the scored sets of one file."""
     tensors, card = load_checkpoint(path)
-    return [
-        ScoredSet(
-            columns=tensors[f"{index}.columns"],
-            score=tensors[f"{index}.score"],
-            n_clusters=tensors[f"{index}.n_clusters"],
-            n_true_clusters=int(tensors[f"{index}.truth"]),
-        )
-        for index in range(*card["sets"])
-    ]
+    rows = [[tensors[f"{index}.{name}"] for name in _TENSORS] for index in range(*card["sets"])]
+    return [ScoredSet(columns, score, n_clusters, int(truth)) for columns, score, n_clusters, truth in rows]
 
 
 def _file(folder: Path, indices: range) -> Path:
-    return folder / _NAME.format(f"{indices.start:06d}")
+    return folder / f"judged-{indices.start:06d}.safetensors"
 
 
 def _bernoulli(probability: float, generator: Generator) -> bool:

@@ -18,13 +18,11 @@ from coterie.errors import ConfigError, TrainingError
 from coterie.nn.model import Trainable
 from coterie.progress import Callback, Progress
 from coterie.training.distributed import data_parallel, no_sync, reduce_mean
-from coterie.training.state import Best, append_log, clean_up, load_state, save_state
+from coterie.training.state import Best, TrainingState, append_log, clean_up
 from coterie.validation import NONE, Constraints, Integer, Number, check_parameters
 
-ONE_CYCLE_WARMUP = 0.1
-"""Fraction of the steps in which a one-cycle learning rate rises."""
-ONE_CYCLE_START = 0.04
-"""Initial one-cycle learning rate, as a fraction of the largest."""
+ONE_CYCLE_WARMUP = 0.1  # fraction of the steps in which a one-cycle learning rate rises
+ONE_CYCLE_START = 0.04  # initial one-cycle learning rate, as a fraction of the largest
 _CONSTRAINTS: Mapping[str, Constraints] = {
     "steps": Integer(0),
     "learning_rate": Number(0),
@@ -42,32 +40,22 @@ _CONSTRAINTS: Mapping[str, Constraints] = {
 class TrainConfig:
     """Settings of the optimiser."""
 
-    steps: int
-    """Number of optimiser steps."""
-    learning_rate: float = 1e-3
-    """Largest learning rate of the schedule."""
+    steps: int  # number of optimiser steps
+    learning_rate: float = 1e-3  # largest learning rate of the schedule
     schedule: Literal["constant", "cosine", "one-cycle"] = "cosine"
     """Learning rate after the warm-up: constant, or falling to zero; "one-cycle" has a warm-up of its own."""
-    warmup: int = 0
-    """Steps in which the learning rate rises linearly from zero; not for "one-cycle"."""
+    warmup: int = 0  # steps in which the learning rate rises linearly from zero; not for "one-cycle"
     optimiser: Literal["adam", "adamw"] = "adam"
-    weight_decay: float = 0.0
-    """As part of the gradient ("adam"), or decoupled from it ("adamw")."""
+    weight_decay: float = 0.0  # as part of the gradient ("adam"), or decoupled from it ("adamw")
     betas: tuple[float, float] = (0.9, 0.999)
-    epsilon: float = 1e-8
-    """Added to Adam's denominator."""
-    clip_norm: float | None = None
-    """Largest gradient norm; larger gradients are scaled down."""
-    accumulate: int = 1
-    """Batches per step, whose gradients are averaged."""
-    evaluate_every: int = 0
-    """Steps between evaluations; 0 evaluates after the last step only."""
+    epsilon: float = 1e-8  # added to Adam's denominator
+    clip_norm: float | None = None  # largest gradient norm; larger gradients are scaled down
+    accumulate: int = 1  # batches per step, whose gradients are averaged
+    evaluate_every: int = 0  # steps between evaluations; 0 evaluates after the last step only
     keep_best: str | None = None
     """Key of the evaluation to minimise: training ends with the best weights; None ends with the last."""
-    patience: int | None = None
-    """Evaluations without improvement of ``keep_best`` after which training stops."""
-    save_every: int = 200
-    """Steps between saved states, if training has a folder."""
+    patience: int | None = None  # evaluations without improvement of ``keep_best`` after which training stops
+    save_every: int = 200  # steps between saved states, if training has a folder
 
     def __post_init__(self) -> None:
         check_parameters(self, _CONSTRAINTS, ConfigError)
@@ -139,7 +127,8 @@ def train(
         raise ConfigError(f"keep_best={config.keep_best!r} needs an evaluation; pass evaluate.")
     optimiser = _make_optimiser(model, config)
     best = Best()
-    first = 0 if folder is None else _resume(folder, model, optimiser, generator, best, config)
+    state = None if folder is None else TrainingState(folder, model, optimiser, generator, best, to_dict(config))
+    first = 0 if state is None else _resume(state)
     compute_loss = data_parallel(model)
     stream = iter(batches)
     started = time.perf_counter()
@@ -155,40 +144,31 @@ def train(
         loss, parts = _step(compute_loss, portion, optimiser, generator, config, f"step {done} of {config.steps}")
         model.after_step()
         evaluation = None
-        if evaluate is not None and _is_evaluation_step(done, config):
+        due = done == config.steps or (config.evaluate_every > 0 and done % config.evaluate_every == 0)
+        if evaluate is not None and due:
             evaluation = reduce_mean(evaluate())
             _update_best(model, config, evaluation, best)
         progress = Progress(done, config.steps, loss, time.perf_counter() - started, first, parts, evaluation)
-        if folder is not None:
-            append_log(folder, _log_line(progress, rate))
+        if state is not None:
+            append_log(state.folder, _log_line(progress, rate))
             if done % config.save_every == 0 or done == config.steps or evaluation is not None:
-                save_state(folder, done, model.state_dict(), optimiser, generator, best, to_dict(config))
+                state.save(done)
         if callback is not None:
             callback(progress)
     if best.weights:
         model.load_state_dict(best.weights)
 
 
-def _resume(
-    folder: Path,
-    model: Trainable[Batch],
-    optimiser: torch.optim.Optimizer,
-    generator: Generator,
-    best: Best,
-    config: TrainConfig,
-) -> int:
+def _resume(state: TrainingState) -> int:
     """Restore the state in the folder, and return the number of steps done."""
-    folder.mkdir(parents=True, exist_ok=True)
-    saved = load_state(folder, model.state_dict(), optimiser, generator, best, to_dict(config))
-    first = 0 if saved is None else saved[0]
+    state.folder.mkdir(parents=True, exist_ok=True)
+    first = state.load()
     if reduce_mean({"first": first})["first"] != first:
         raise TrainingError(
-            f"{str(folder)!r} holds {first} steps for this process and another number for others. "
+            f"{str(state.folder)!r} holds {first} steps for this process and another number for others. "
             "Use a folder that all processes can read."
         )
-    if saved is not None:
-        model.load_state_dict(saved[1])
-    clean_up(folder, first)
+    clean_up(state.folder, first)
     return first
 
 
@@ -240,10 +220,6 @@ def _check_finite(what: str, value: float, parts: Mapping[str, float], where: st
             f"The {what} became {value} at {where} ({named}). "
             "Lower the learning rate, or look for extreme values in the data."
         )
-
-
-def _is_evaluation_step(done: int, config: TrainConfig) -> bool:
-    return done == config.steps or (config.evaluate_every > 0 and done % config.evaluate_every == 0)
 
 
 def _update_best(model: Trainable[Batch], config: TrainConfig, evaluation: Mapping[str, float], best: Best) -> None:

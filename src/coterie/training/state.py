@@ -12,12 +12,12 @@ from torch import Generator, Tensor
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import OutputError, TrainingError
 from coterie.files import write_atomically
+from coterie.nn.model import Trainable
 from coterie.training.distributed import all_gather, rank, world_size
 
 STATE_FILE = "state.safetensors"
 LOG_FILE = "log.jsonl"
-RUN_FILE = "recipe.json"
-"""Settings of the run in a folder."""
+RUN_FILE = "recipe.json"  # settings of the run in a folder
 
 
 @dataclass(slots=True)
@@ -25,28 +25,12 @@ class Best:
     """The best weights so far, by an evaluation."""
 
     value: float = float("inf")
-    misses: int = 0
-    """Evaluations since then."""
+    misses: int = 0  # evaluations since then
     weights: dict[str, Tensor] = field(default_factory=dict)
 
 
 def open_run(folder: Path, settings: Mapping[str, Any]) -> None:
-    """Create the folder of a run and note its settings; reject a folder that holds another run.
-
-    Parameters
-    ----------
-    folder : Path
-        Folder of the run.
-    settings : mapping
-        Everything that determines the result, as JSON values.
-
-    Raises
-    ------
-    OutputError
-        If the folder cannot be created.
-    TrainingError
-        If the folder holds a run with other settings, or one without a note of its settings.
-    """
+    """Create the folder of a run and note its settings, which are JSON values; reject a folder with another run."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -68,64 +52,74 @@ def open_run(folder: Path, settings: Mapping[str, Any]) -> None:
         write_atomically(path, json.dumps(ours, indent=2, sort_keys=True) + "\n", force=True)
 
 
-def save_state(
-    folder: Path,
-    step: int,
-    weights: Mapping[str, Tensor],
-    optimiser: torch.optim.Optimizer,
-    generator: Generator,
-    best: Best,
-    settings: Mapping[str, Any],
-) -> None:
-    """Replace the saved state by that after ``step`` steps."""
-    generators = all_gather(generator.get_state())
-    if rank() > 0:
-        return
-    tensors = {f"weights.{name}": value for name, value in weights.items()}
-    tensors |= {f"best.{name}": value for name, value in best.weights.items()}
-    tensors["generators"] = generators
-    for position, values in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{position}.{name}": value for name, value in values.items()}
-    card = {
-        "step": step,
-        "settings": dict(settings),
-        "misses": best.misses,
-        "best": best.value if best.weights else None,
-    }
-    save_checkpoint(folder / STATE_FILE, tensors, card, force=True)
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Everything that changes during training and is saved."""
 
+    folder: Path
+    model: Trainable[Any]
+    optimiser: torch.optim.Optimizer
+    generator: Generator
+    best: Best
+    settings: Mapping[str, Any]  # must be the same when training resumes
 
-def load_state(
-    folder: Path,
-    weights: Mapping[str, Tensor],
-    optimiser: torch.optim.Optimizer,
-    generator: Generator,
-    best: Best,
-    settings: Mapping[str, Any],
-) -> tuple[int, dict[str, Tensor]] | None:
-    """Restore the optimiser, the generator and the best weights, if a state was saved.
+    def save(self, step: int) -> None:
+        """Replace the saved state by that after ``step`` steps."""
+        generators = all_gather(self.generator.get_state())
+        if rank() > 0:
+            return
+        tensors = {f"weights.{name}": value for name, value in self.model.state_dict().items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.weights.items()}
+        tensors["generators"] = generators
+        for position, values in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{position}.{name}": value for name, value in values.items()}
+        best = self.best.value if self.best.weights else None
+        card = {"step": step, "settings": dict(self.settings), "misses": self.best.misses, "best": best}
+        save_checkpoint(self.folder / STATE_FILE, tensors, card, force=True)
 
-    Returns
-    -------
-    tuple or None
-        Number of steps done and the weights after them; None if no state was saved.
-    """
-    path = folder / STATE_FILE
-    if not path.exists():
-        return None
-    mapped, card = load_checkpoint(path)
-    tensors = {name: value.clone() for name, value in mapped.items()}  # the file they are mapped from will be replaced
-    _check_same_run(folder, tensors, card, weights, settings)
-    generator.set_state(tensors["generators"][rank()].clone())  # a view crashes the generator
-    groups = optimiser.state_dict()["param_groups"]
-    states = {position: _select(tensors, f"optimiser.{position}.") for position in groups[0]["params"]}
-    optimiser.load_state_dict(
-        {"param_groups": groups, "state": {position: values for position, values in states.items() if values}}
-    )
-    if card["best"] is not None:
-        best.value, best.weights = card["best"], _select(tensors, "best.")
-    best.misses = card["misses"]
-    return card["step"], _select(tensors, "weights.")
+    def load(self) -> int:
+        """Restore the saved state, and return the number of steps done; 0 if no state was saved."""
+        path = self.folder / STATE_FILE
+        if not path.exists():
+            return 0
+        mapped, card = load_checkpoint(path)
+        tensors = {name: value.clone() for name, value in mapped.items()}  # the file that they map will be replaced
+        weights = _select(tensors, "weights.")
+        self._check_same_run(weights, len(tensors["generators"]), card["settings"])
+        self.model.load_state_dict(weights)
+        self.generator.set_state(tensors["generators"][rank()].clone())  # a view crashes the generator
+        groups = self.optimiser.state_dict()["param_groups"]
+        states = {position: _select(tensors, f"optimiser.{position}.") for position in groups[0]["params"]}
+        self.optimiser.load_state_dict(
+            {"param_groups": groups, "state": {position: values for position, values in states.items() if values}}
+        )
+        if card["best"] is not None:
+            self.best.value, self.best.weights = card["best"], _select(tensors, "best.")
+        self.best.misses = card["misses"]
+        return int(card["step"])
+
+    def _check_same_run(self, weights: Mapping[str, Tensor], n_processes: int, settings: Mapping[str, Any]) -> None:
+        folder = repr(str(self.folder))
+        changed = _changed_keys(settings, json.loads(json.dumps(dict(self.settings))))
+        if changed:
+            raise TrainingError(
+                f"{folder} holds a run with other settings ({', '.join(changed)}). "
+                "Use the same settings, or another folder."
+            )
+        saved, ours = (
+            {name: value.shape for name, value in tensors.items()} for tensors in (weights, self.model.state_dict())
+        )
+        changed = _changed_keys(saved, ours)
+        if changed:
+            raise TrainingError(
+                f"{folder} holds a run of another model; tensors such as {', '.join(changed[:3])} differ. "
+                "Use the same model, or another folder."
+            )
+        if n_processes != world_size():
+            raise TrainingError(
+                f"{folder} holds a run of {n_processes} processes, not of {world_size()}. "
+                "Start the same number of processes, or use another folder."
+            )
 
 
 def clean_up(folder: Path, step: int) -> None:
@@ -153,33 +147,6 @@ def read_log(folder: Path) -> Iterator[dict[str, Any]]:
     path = folder / LOG_FILE
     if path.exists():
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
-
-
-def _check_same_run(
-    folder: Path,
-    tensors: Mapping[str, Tensor],
-    card: Mapping[str, Any],
-    weights: Mapping[str, Tensor],
-    settings: Mapping[str, Any],
-) -> None:
-    changed = _changed_keys(card["settings"], json.loads(json.dumps(dict(settings))))
-    if changed:
-        raise TrainingError(
-            f"{str(folder)!r} holds a run with other settings ({', '.join(changed)}). "
-            "Use the same settings, or another folder."
-        )
-    saved = {name: tuple(value.shape) for name, value in _select(tensors, "weights.").items()}
-    changed = _changed_keys(saved, {name: tuple(value.shape) for name, value in weights.items()})
-    if changed:
-        raise TrainingError(
-            f"{str(folder)!r} holds a run of another model; tensors such as {', '.join(changed[:3])} differ. "
-            "Use the same model, or another folder."
-        )
-    if len(tensors["generators"]) != world_size():
-        raise TrainingError(
-            f"{str(folder)!r} holds a run of {len(tensors['generators'])} processes, not of {world_size()}. "
-            "Start the same number of processes, or use another folder."
-        )
 
 
 def _changed_keys(saved: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Final, final
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn.functional import normalize, pad
 
 from coterie.judged.prior.sampling import (
     CROSSING,
@@ -27,14 +28,21 @@ from coterie.judged.prior.sampling import (
     sample_proportions,
     standardise,
 )
-from coterie.judged.prior.shapes import CURVES, FLATS, SOLIDS, directions, polar, sample_curve_parameter, thick_curve
+from coterie.judged.prior.shapes import (
+    CURVES,
+    FLATS,
+    SOLIDS,
+    by_name,
+    columns,
+    directions,
+    polar,
+    sample_curve_parameter,
+    thick_curve,
+)
 
-N_TRIALS: Final = 16
-"""Positions tried for each cluster."""
+N_TRIALS: Final = 16  # positions tried for each cluster
 RADIUS_STYLES: Final[Mapping[str, float]] = MappingProxyType({"equal": 0.35, "varied": 0.4, "contrast": 0.25})
 """Distributions of the cluster radii, with their weights."""
-Layout = Callable[[Float[Tensor, " K"], int, Rng], Float[Tensor, "K D"]]
-"""Samples cluster centres, given radii and the number of features."""
 
 
 def sample_radii(n_clusters: int, rng: Rng) -> tuple[Float[Tensor, " K"], str]:
@@ -55,7 +63,7 @@ def place_clusters(
     """Place clusters one by one next to earlier ones, at a relative distance; at distance 1 two clusters touch."""
     count = len(radii)
     centres = torch.zeros(count, n_features)
-    direction = torch.nn.functional.normalize(rng.normal(count, N_TRIALS, n_features), dim=2)
+    direction = normalize(rng.normal(count, N_TRIALS, n_features), dim=2)
     fraction = rng.uniform(0, 1, count, N_TRIALS)
     for index in range(1, count):
         anchor = (fraction[index] * index).long()
@@ -87,10 +95,10 @@ def grid(radii: Float[Tensor, " K"], n_features: int, rng: Rng) -> Float[Tensor,
     if form == "circle":
         flat = polar(1.0, 2 * math.pi * index / count) / (2 * math.sin(math.pi / count))
     else:
-        columns = count if form == "line" else max(2, math.ceil(math.sqrt(count) * rng.scalar(0.8, 1.25)))
-        row, column = torch.div(index, columns, rounding_mode="floor"), index % columns
+        per_row = count if form == "line" else max(2, math.ceil(math.sqrt(count) * rng.scalar(0.8, 1.25)))
+        row, column = torch.div(index, per_row, rounding_mode="floor"), index % per_row
         shift = 0.5 * (row % 2) if form == "hexagonal" else 0.0
-        flat = torch.stack((column + shift, row * (math.sqrt(0.75) if form == "hexagonal" else 1.0)), dim=1)
+        flat = columns(column + shift, row * (math.sqrt(0.75) if form == "hexagonal" else 1.0))
     centres = torch.zeros(count, n_features)
     centres[:, : min(n_features, 2)] = pitch * flat[:, : min(n_features, 2)]
     if n_features == 1:
@@ -120,9 +128,7 @@ def grouped(radii: Float[Tensor, " K"], n_features: int, rng: Rng) -> Float[Tens
     return centres + place_clusters(extent, n_features, gap * rng.log_uniform(1.3, 2.5, n_groups), rng)[group]
 
 
-CENTRE_LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
-    {"scattered": scattered, "packed": packed, "grid": grid, "grouped": grouped}
-)
+CENTRE_LAYOUTS: Final = by_name(scattered, packed, grid, grouped)
 """Layouts of clusters that each have a shape of their own."""
 
 
@@ -132,19 +138,12 @@ class Arrangement:
     """Clusters that are sampled together: each point is its location plus a multiple of its deviation."""
 
     members: Memberships
-    location: Float[Tensor, "N E"]
-    """In two or three features."""
+    location: Float[Tensor, "N E"]  # in two or three features
     deviation: Float[Tensor, "N E"]
     difficulty: Difficulty = INTERLEAVED
 
 
-Arranger = Callable[[int, int, int, Rng], Arrangement]
-"""Samples an arrangement, given ``n_points``, the largest number of clusters, and ``n_features``."""
-
-
-def _noise(
-    members: Memberships, n_features: int, rng: Rng, low: float = 0.02, high: float = 0.1
-) -> Float[Tensor, "N E"]:
+def _noise(members: Memberships, n_features: int, rng: Rng, low: float = 0.02, high: float = 0.1) -> Tensor:
     return members.uniform(low, high, rng).unsqueeze(1) * rng.normal(members.n_points, n_features)
 
 
@@ -199,9 +198,8 @@ def crossing(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
     angle = (angle / members.n_clusters)[members.labels]
     rotation = torch.stack((polar(1.0, angle), polar(1.0, angle + math.pi / 2)), dim=1)
     shift = 0.3 * rng.normal(members.n_clusters, 2)[members.labels]
-    return Arrangement(
-        members, torch.einsum("ne,nef->nf", location, rotation) + shift, _noise(members, 2, rng, 0.01, 0.05), CROSSING
-    )
+    location = torch.einsum("ne,nef->nf", location, rotation) + shift
+    return Arrangement(members, location, _noise(members, 2, rng, 0.01, 0.05), CROSSING)
 
 
 def rings(n_points: int, max_clusters: int, n_features: int, rng: Rng) -> Arrangement:
@@ -225,8 +223,7 @@ def rings(n_points: int, max_clusters: int, n_features: int, rng: Rng) -> Arrang
 def enclosed(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
     """Clusters inside a large ring, arc or frame."""
     members = assign_few_clusters(n_points, min(max_clusters, 6), rng)
-    angle = math.pi * rng.scalar(0.6, 1.0) * sample_curve_parameter(members, rng)
-    outline = polar(1.0, angle)
+    outline = polar(1.0, math.pi * rng.scalar(0.6, 1.0) * sample_curve_parameter(members, rng))
     if rng.bernoulli(0.3):
         outline = outline / outline.abs().amax(dim=1, keepdim=True)
     inside = max(1, members.n_clusters - 1)
@@ -257,15 +254,14 @@ def halos(n_points: int, max_clusters: int, n_features: int, rng: Rng) -> Arrang
 def links(n_points: int, max_clusters: int, n_features: int, rng: Rng) -> Arrangement:
     """Rings linked like a chain in three features, or crossing in the plane."""
     members = assign_few_clusters(n_points, min(max_clusters, 4), rng)
-    angle = math.pi * sample_curve_parameter(members, rng)
-    ring = polar(1.0, angle)
+    ring = polar(1.0, math.pi * sample_curve_parameter(members, rng))
     along = rng.scalar(0.9, 1.3) * members.labels
     if n_features > 2:
         even = members.labels % 2 == 0
         second = torch.where(even, ring[:, 1], 0.0)
         location = torch.stack((ring[:, 0] + along, second, torch.where(even, 0.0, ring[:, 1])), dim=1)
     else:
-        location = torch.stack((ring[:, 0] + 1.3 * along, ring[:, 1] + 0.7 * (members.labels % 2)), dim=1)
+        location = columns(ring[:, 0] + 1.3 * along, ring[:, 1] + 0.7 * (members.labels % 2))
     difficulty = INTERLEAVED if n_features > 2 else CROSSING
     return Arrangement(members, location, _noise(members, location.shape[1], rng, 0.02, 0.12), difficulty)
 
@@ -276,9 +272,9 @@ def tiles(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
     labels = members.labels
     inside = rng.uniform(-1, 1, n_points, 2)
     per_row = rng.integer(2, 3)
-    tile = torch.stack((labels % per_row, torch.div(labels, per_row, rounding_mode="floor")), dim=1).float()
+    tile = columns(labels % per_row, torch.div(labels, per_row, rounding_mode="floor")).float()
     if rng.bernoulli(0.5):  # corner to corner, as on a chessboard
-        tile = torch.stack((labels, labels % 2 if rng.bernoulli(0.5) else labels), dim=1).float()
+        tile = columns(labels, labels % 2 if rng.bernoulli(0.5) else labels).float()
     if rng.bernoulli(0.3):
         inside = inside.sign() * inside.abs() ** 1.5  # denser in the middle
     return Arrangement(members, 2 * tile * rng.scalar(1.03, 1.25), inside)
@@ -291,10 +287,9 @@ def slices(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
     middle = 2 * math.pi * labels / count
     angle = middle + (math.pi / count) * rng.uniform(-1, 1, n_points)
     radius = rng.uniform(0, 1, n_points).sqrt()
-    inside = polar(radius, angle)
     apart = polar(1.0, middle) * rng.scalar(0.06, 0.3)
     outwards = polar(1.0, middle) * (0.6 if count > 2 else 0.42)
-    return Arrangement(members, apart + outwards, inside - outwards)
+    return Arrangement(members, apart + outwards, polar(radius, angle) - outwards)
 
 
 def stripes(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
@@ -304,8 +299,8 @@ def stripes(n_points: int, max_clusters: int, _: int, rng: Rng) -> Arrangement:
     thickness = rng.log_uniform(0.15, 0.6, count)
     gap = rng.scalar(0.05, 0.3)
     start = (thickness + gap * thickness.mean()).cumsum(0)
-    middle = torch.stack((rng.uniform(-0.2, 0.2, count), start - thickness / 2), dim=1)[labels]
-    inside = rng.uniform(-1, 1, n_points, 2) * torch.stack((rng.uniform(0.7, 1.2, count), thickness / 2), dim=1)[labels]
+    middle = columns(rng.uniform(-0.2, 0.2, count), start - thickness / 2)[labels]
+    inside = rng.uniform(-1, 1, n_points, 2) * columns(rng.uniform(0.7, 1.2, count), thickness / 2)[labels]
     return Arrangement(members, middle, inside)
 
 
@@ -316,42 +311,24 @@ def wings(n_points: int, _: int, __: int, rng: Rng) -> Arrangement:
     inside = rng.uniform(0, 1, n_points, 2)
     inside[:, 0] = inside[:, 0] ** rng.scalar(1.2, 2.5)  # dense at the common edge
     gap, shift = rng.scalar(0.03, 0.2), rng.scalar(0.2, 0.7)
-    location = torch.stack((side * (gap + 0.5), side * shift), dim=1)
-    deviation = torch.stack((side * (inside[:, 0] - 0.5), 2 * inside[:, 1] - 1), dim=1)
-    return Arrangement(members, location, deviation)
+    location = columns(side * (gap + 0.5), side * shift)
+    return Arrangement(members, location, columns(side * (inside[:, 0] - 0.5), 2 * inside[:, 1] - 1))
 
 
 def flame(n_points: int, _: int, __: int, rng: Rng) -> Arrangement:
     """A disc above an arc."""
     members = assign_few_clusters(n_points, 2, rng)
-    angle = math.pi * (1.5 + rng.scalar(0.3, 0.55) * rng.uniform(-1, 1, n_points))
-    bowl = polar(1.0, angle)
+    bowl = polar(1.0, math.pi * (1.5 + rng.scalar(0.3, 0.55) * rng.uniform(-1, 1, n_points)))
     middle = torch.tensor([0.0, rng.scalar(-0.15, 0.3)])
     disc = directions(n_points, 2, rng) * rng.uniform(0, 1, n_points, 1).sqrt()
     thick = rng.scalar(0.08, 0.2) * torch.tensor([1.0, 0.8]) * rng.normal(n_points, 2).clamp(-2, 2)
     in_bowl = (members.labels == 0).unsqueeze(1)
-    return Arrangement(
-        members, torch.where(in_bowl, bowl, middle), torch.where(in_bowl, thick, rng.scalar(0.45, 0.65) * disc)
-    )
+    deviation = torch.where(in_bowl, thick, rng.scalar(0.45, 0.65) * disc)
+    return Arrangement(members, torch.where(in_bowl, bowl, middle), deviation)
 
 
-ARRANGEMENTS: Final[Mapping[str, Arranger]] = MappingProxyType(
-    {
-        "moons": moons,
-        "spirals": spirals,
-        "parallel": parallel,
-        "rays": rays,
-        "crossing": crossing,
-        "rings": rings,
-        "enclosed": enclosed,
-        "halos": halos,
-        "links": links,
-        "tiles": tiles,
-        "slices": slices,
-        "stripes": stripes,
-        "wings": wings,
-        "flame": flame,
-    }
+ARRANGEMENTS: Final = by_name(
+    moons, spirals, parallel, rays, crossing, rings, enclosed, halos, links, tiles, slices, stripes, wings, flame
 )
 ADJACENT: Final = ("tiles", "slices", "stripes", "wings", "flame")
 """Arrangements of clusters with a common edge or corner."""
@@ -362,8 +339,7 @@ LAYOUT_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
     | {"links": 0.3}
 )
 """Layouts and arrangements, with their weights in the plane."""
-SPATIAL: Final = frozenset({"rings", "halos", "links"})
-"""Arrangements with a version in three features."""
+SPATIAL: Final = frozenset({"rings", "halos", "links"})  # arrangements with a version in three features
 SOLID_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
     {"ball-gaussian": 4, "gaussian": 5, "student": 1, "ball": 2, "box": 1, "shell": 0.7, "peaked": 0.7, "skewed": 1}
 )
@@ -396,9 +372,8 @@ def _separate_shapes(layout: str, n_points: int, n_features: int, max_clusters: 
         area = radii ** min(n_features, 2)
         proportions, sizes = area / area.sum(), "by area"
     else:
-        proportions, sizes = sample_proportions(
-            n_clusters, rng, {"even": 0.8, "uneven": 0.2} if layout == "grid" else SIZE_STYLES
-        )
+        styles = {"even": 0.8, "uneven": 0.2} if layout == "grid" else SIZE_STYLES
+        proportions, sizes = sample_proportions(n_clusters, rng, styles)
     members = assign_points(n_points, proportions, rng, shared=rng.bernoulli(0.7 if layout == "grid" else 0.3))
     shapes = _sample_shapes(kinds, members, n_features, rng) * members.per_point(radii).unsqueeze(1)
     centres = CENTRE_LAYOUTS[layout](radii, n_features, rng)
@@ -477,15 +452,13 @@ def _lift(flat: Float[Tensor, "N E"], n_features: int, rng: Rng) -> Float[Tensor
 def _arrangement(layout: str, n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
     """Sample clusters that are defined by their joint arrangement."""
     clusters = ARRANGEMENTS[layout](n_points, max_clusters, n_features, rng)
-    location = torch.zeros(n_points, n_features)
-    location[:, : clusters.location.shape[1]] = clusters.location
+    location = pad(clusters.location, (0, n_features - clusters.location.shape[1]))
     deviation = _lift(clusters.deviation, n_features, rng)
     # Unrotated, a column of lifting noise alone would weigh as much as the others once columns are standardised.
     upright = n_features == clusters.location.shape[1] and rng.bernoulli(0.4)
     rotation = torch.eye(n_features) if upright else rng.orthogonal(1, n_features)[0]
-    return Draft(
-        clusters.members.labels, lambda spread: (location + spread * deviation) @ rotation, clusters.difficulty, {}
-    )
+    labels = clusters.members.labels
+    return Draft(labels, lambda spread: (location + spread * deviation) @ rotation, clusters.difficulty, {})
 
 
 def _sample_transform(n_features: int, rng: Rng, *, warped: bool) -> Callable[[Tensor], Tensor]:

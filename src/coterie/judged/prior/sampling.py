@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import torch
 from jaxtyping import Float, Int
@@ -95,8 +95,7 @@ class Memberships:
 
     labels: Int[Tensor, " N"]
     n_clusters: int
-    shared: bool = False
-    """Whether all clusters have the same parameters."""
+    shared: bool = False  # whether all clusters have the same parameters
 
     @property
     def n_points(self) -> int:
@@ -177,10 +176,8 @@ LEVELS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
 class Difficulty:
     """How much the clusters of a family of sets overlap."""
 
-    levels: Mapping[str, float]
-    """Levels of overlap, with their weights."""
-    min_spread: float
-    """Smallest initial within-cluster spread of clear sets."""
+    levels: Mapping[str, float]  # levels of overlap, with their weights
+    min_spread: float  # smallest initial within-cluster spread of clear sets
 
 
 PEAKED: Final = Difficulty(MappingProxyType({"clear": 0.45, "touching": 0.3, "overlapping": 0.25}), 0.6)
@@ -189,8 +186,7 @@ UNIFORM: Final = Difficulty(MappingProxyType({"clear": 0.75, "touching": 0.25}),
 """Curves and clusters of uniform density, which are unrecognisable when they overlap."""
 INTERLEAVED: Final = Difficulty(MappingProxyType({"clear": 0.8, "touching": 0.2}), 0.3)
 """Nested and interleaved clusters, which may also be far apart."""
-CROSSING: Final = Difficulty(MappingProxyType({"touching": 1.0}), 1.0)
-"""Clusters that intersect."""
+CROSSING: Final = Difficulty(MappingProxyType({"touching": 1.0}), 1.0)  # clusters that intersect
 TABULAR: Final = Difficulty(
     MappingProxyType({"clear": 0.24, "touching": 0.22, "overlapping": 0.22, "hazy": 0.16, "faint": 0.16}), 0.3
 )
@@ -204,8 +200,7 @@ class Target:
 
     low: float
     high: float
-    start: float = 1.0
-    """Within-cluster spread to try first."""
+    start: float = 1.0  # within-cluster spread to try first
 
 
 def sample_target(difficulty: Difficulty, rng: Rng) -> Target:
@@ -221,14 +216,12 @@ def sample_target(difficulty: Difficulty, rng: Rng) -> Target:
 N_NEIGHBOURS: Final = 8
 MAX_QUERIES: Final = 256
 """Points whose neighbours vote. Rows are in random order, so the first ones are a random sample."""
-MAX_TRIALS: Final = 7
-"""Spreads tried before a draft is dropped."""
+MAX_TRIALS: Final = 7  # spreads tried before a draft is dropped
 MAX_SPREAD: Final = 8.0
 MIN_SPREAD: Final = 0.02
 CONSTANT_TOLERANCE: Final = 1e-6
 """Columns whose deviation is a smaller fraction of their largest value count as constant."""
-MIN_QUERIES: Final = 4
-"""Query points that a cluster needs for its recall to count."""
+MIN_QUERIES: Final = 4  # query points that a cluster needs for its recall to count
 MIN_RECALL: Final = 0.2
 """Smallest recall of a cluster, as a fraction of the least agreement; below it, the cluster is hidden in others."""
 
@@ -239,8 +232,7 @@ class Draft:
     """A sampled set whose within-cluster spread is not fixed yet."""
 
     labels: Int[Tensor, " N"]
-    build: Callable[[float], Float[Tensor, "N D"]]
-    """Returns the points for a within-cluster spread; 1 is as sampled."""
+    build: Callable[[float], Float[Tensor, "N D"]]  # returns the points for a within-cluster spread; 1 is as sampled
     difficulty: Difficulty
     description: Mapping[str, float | str]
 
@@ -252,15 +244,11 @@ def standardise(x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
     return centred / torch.where(scale > CONSTANT_TOLERANCE * x.abs().amax(dim=0), scale, 1.0).clamp_min(1e-30)
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class Recoverability:
+class Recoverability(NamedTuple):
     """How well nearest neighbours predict the labels of a set."""
 
-    agreement: float
-    """Cohen's kappa of the true and the predicted labels: 1 is perfect, 0 is chance."""
-    worst_recall: float
-    """Recall of the cluster that is predicted worst."""
+    agreement: float  # Cohen's kappa of the true and the predicted labels: 1 is perfect, 0 is chance
+    worst_recall: float  # recall of the cluster that is predicted worst
 
 
 def measure_recoverability(x: Float[Tensor, "N D"], labels: Int[Tensor, " N"]) -> Recoverability:
@@ -293,12 +281,8 @@ def measure_recoverability(x: Float[Tensor, "N D"], labels: Int[Tensor, " N"]) -
 def fit_spread(draft: Draft, target: Target) -> tuple[Float[Tensor, "N D"], float] | None:
     """Adjust the within-cluster spread of a draft until its agreement is on target and no cluster is hidden.
 
-    Agreement falls as spread grows: the spread is doubled or halved, then bisected on a log scale.
-
-    Returns
-    -------
-    tuple or None
-        The points and their agreement; None if no spread was found after ``MAX_TRIALS`` trials.
+    Agreement falls as spread grows: the spread is doubled or halved, then bisected on a log scale. Return the points
+    and their agreement, or None after ``MAX_TRIALS`` trials.
     """
     low, high = MIN_SPREAD, MAX_SPREAD
     spread = target.start

@@ -3,21 +3,30 @@
 import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Num
 from torch import Tensor
 
 from coterie.judged.prior.sampling import Memberships, Rng
 
-Solid = Callable[[Memberships, int, Rng], Float[Tensor, "N D"]]
-Flat = Callable[[Memberships, Rng], Float[Tensor, "N 2"]]
+Sampler = TypeVar("Sampler", bound=Callable[..., object])
+
+
+def by_name(*samplers: Sampler) -> Mapping[str, Sampler]:
+    """Return functions by their names, with hyphens."""
+    return MappingProxyType({sampler.__name__.replace("_", "-"): sampler for sampler in samplers})
+
+
+def columns(first: Num[Tensor, " N"], second: Num[Tensor, " N"]) -> Num[Tensor, "N 2"]:
+    """Join two columns."""
+    return torch.stack((first, second), dim=1)
 
 
 def polar(radius: Float[Tensor, "#N"] | float, angle: Float[Tensor, "#N"]) -> Float[Tensor, "N 2"]:
     """Convert polar to Cartesian coordinates."""
-    return torch.stack((radius * angle.cos(), radius * angle.sin()), dim=1)
+    return columns(radius * angle.cos(), radius * angle.sin())
 
 
 def directions(n_points: int, n_features: int, rng: Rng) -> Float[Tensor, "N D"]:
@@ -42,7 +51,7 @@ def gaussian(members: Memberships, n_features: int, rng: Rng) -> Float[Tensor, "
     return ball_gaussian(members, n_features, rng) * _stretch(members, n_features, rng, 6.0)
 
 
-def student_t(members: Memberships, n_features: int, rng: Rng) -> Float[Tensor, "N D"]:
+def student(members: Memberships, n_features: int, rng: Rng) -> Float[Tensor, "N D"]:
     """Student's t: heavy tails."""
     rows = rng.student_t(members.uniform(2.0, 6.0, rng), n_features)
     return rows * (0.8 / (1 + math.sqrt(n_features))) * _stretch(members, n_features, rng, 3.0)
@@ -83,15 +92,14 @@ def triangle(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     corners = torch.tensor([[0.0, 1.0], [-0.87, -0.5], [0.87, -0.5]])
     parts = -rng.uniform(1e-6, 1, members.n_points, 3).log()
     flat = (parts / parts.sum(dim=1, keepdim=True)) @ corners
-    return flat * torch.stack((members.uniform(0.5, 1, rng), members.uniform(0.7, 1.2, rng)), dim=1)
+    return flat * columns(members.uniform(0.5, 1, rng), members.uniform(0.7, 1.2, rng))
 
 
 def sector(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     """Uniform sectors of rings."""
     angle = members.uniform(0.5, 2.6, rng) * rng.uniform(-1, 1, members.n_points)
     inner = members.uniform(0.3, 0.8, rng)
-    radius = (inner**2 + (1 - inner**2) * rng.uniform(0, 1, members.n_points)).sqrt()
-    return polar(radius, angle)
+    return polar((inner**2 + (1 - inner**2) * rng.uniform(0, 1, members.n_points)).sqrt(), angle)
 
 
 def frame(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
@@ -101,8 +109,8 @@ def frame(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     side = rng.integers(0, 3, members.n_points)
     across = torch.where(side % 2 == 0, across, -across)
     upright = side < 2
-    flat = torch.stack((torch.where(upright, along, across), torch.where(upright, across, along)), dim=1)
-    return 0.85 * flat * torch.stack((torch.ones(members.n_points), members.uniform(0.5, 1, rng)), dim=1)
+    flat = columns(torch.where(upright, along, across), torch.where(upright, across, along))
+    return 0.85 * flat * columns(torch.ones(members.n_points), members.uniform(0.5, 1, rng))
 
 
 def lobed(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
@@ -112,15 +120,14 @@ def lobed(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     for wave in (1, 2, 3, 4):
         strength = members.uniform(0, 0.3 / math.sqrt(wave), rng)
         edge = edge + strength * torch.cos(wave * angle + members.uniform(0, 2 * math.pi, rng))
-    radius = edge * rng.uniform(0, 1, members.n_points).sqrt()
-    return polar(radius, angle)
+    return polar(edge * rng.uniform(0, 1, members.n_points).sqrt(), angle)
 
 
 def banana(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     """Gaussians bent along a parabola."""
     along, across = 0.45 * rng.normal(2, members.n_points)
     bent = members.uniform(0.5, 1.6, rng) * (along.square() - 0.2)
-    return torch.stack((along, bent + members.uniform(0.15, 0.5, rng) * across), dim=1)
+    return columns(along, bent + members.uniform(0.15, 0.5, rng) * across)
 
 
 def cross(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
@@ -129,56 +136,27 @@ def cross(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     along = rng.uniform(-1, 1, members.n_points)
     across = members.uniform(0.05, 0.2, rng) * rng.uniform(-1, 1, members.n_points) - offset
     upright = rng.uniform(0, 1, members.n_points) < 0.5
-    return torch.stack((torch.where(upright, along, across), torch.where(upright, across, along)), dim=1)
+    return columns(torch.where(upright, along, across), torch.where(upright, across, along))
 
 
 def lattice(members: Memberships, rng: Rng) -> Float[Tensor, "N 2"]:
     """A square grid with jitter."""
     side = members.per_point(members.sizes().sqrt().ceil())
     rank = members.rank()
-    flat = torch.stack((rank % side, torch.div(rank, side, rounding_mode="floor")), dim=1)
+    flat = columns(rank % side, torch.div(rank, side, rounding_mode="floor"))
     jittered = flat + members.uniform(0, 0.5, rng).unsqueeze(1) * rng.uniform(-1, 1, members.n_points, 2)
     return 0.85 * (2 * (jittered + 0.5) / side.unsqueeze(1) - 1)
 
 
-SOLIDS: Final[Mapping[str, Solid]] = MappingProxyType(
-    {
-        "ball-gaussian": ball_gaussian,
-        "gaussian": gaussian,
-        "student": student_t,
-        "ball": ball,
-        "box": box,
-        "shell": shell,
-        "peaked": peaked,
-        "skewed": skewed,
-    }
-)
+SOLIDS: Final = by_name(ball_gaussian, gaussian, student, ball, box, shell, peaked, skewed)
 """Shapes in any number of features."""
-FLATS: Final[Mapping[str, Flat]] = MappingProxyType(
-    {
-        "triangle": triangle,
-        "sector": sector,
-        "frame": frame,
-        "lobed": lobed,
-        "banana": banana,
-        "cross": cross,
-        "lattice": lattice,
-    }
-)
+FLATS: Final = by_name(triangle, sector, frame, lobed, banana, cross, lattice)
 """Shapes in the plane."""
-
-
-def _columns(first: Tensor, second: Tensor) -> Float[Tensor, "N 2"]:
-    return torch.stack((first, second), dim=1)
-
-
-Curve = Callable[[Memberships, Float[Tensor, " N"], Rng], Float[Tensor, "N 2"]]
-"""Returns points on the curve of each cluster, given the curve parameter of each point, from -1 to 1."""
 
 
 def line(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[Tensor, "N 2"]:
     """Straight lines."""
-    return _columns(along * members.uniform(0.6, 1, rng), torch.zeros_like(along))
+    return columns(along * members.uniform(0.6, 1, rng), torch.zeros_like(along))
 
 
 def circle(_: Memberships, along: Float[Tensor, " N"], __: Rng) -> Float[Tensor, "N 2"]:
@@ -199,42 +177,31 @@ def spiral(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[
 
 def parabola(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[Tensor, "N 2"]:
     """Parabolas."""
-    return _columns(along, members.uniform(0.6, 2, rng) * (along.square() - 0.4))
+    return columns(along, members.uniform(0.6, 2, rng) * (along.square() - 0.4))
 
 
 def zigzag(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[Tensor, "N 2"]:
     """Lines with two to five corners."""
     phase = members.uniform(1, 3, rng) * (along + 1)
-    return _columns(along, members.uniform(0.3, 0.6, rng) * (2 * (phase % 2 - 1).abs() - 1))
+    return columns(along, members.uniform(0.3, 0.6, rng) * (2 * (phase % 2 - 1).abs() - 1))
 
 
 def wave(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[Tensor, "N 2"]:
     """Sine waves of half a period to two."""
-    return _columns(along, members.uniform(0.2, 0.5, rng) * (members.uniform(1.5, 6, rng) * along).sin())
+    return columns(along, members.uniform(0.2, 0.5, rng) * (members.uniform(1.5, 6, rng) * along).sin())
 
 
 def worm(members: Memberships, along: Float[Tensor, " N"], rng: Rng) -> Float[Tensor, "N 2"]:
     """Smooth random curves."""
-    curve = _columns(0.8 * along, torch.zeros_like(along))
+    curve = columns(0.8 * along, torch.zeros_like(along))
     for frequency in (1, 2, 3):
         angle = frequency * math.pi * along / 2 + members.uniform(0, 2 * math.pi, rng)
-        sideways = _columns(members.uniform(-1, 1, rng), members.uniform(-1, 1, rng))
+        sideways = columns(members.uniform(-1, 1, rng), members.uniform(-1, 1, rng))
         curve = curve + (0.5 / frequency) * sideways * angle.sin().unsqueeze(1)
     return curve
 
 
-CURVES: Final[Mapping[str, Curve]] = MappingProxyType(
-    {
-        "line": line,
-        "circle": circle,
-        "arc": arc,
-        "spiral": spiral,
-        "parabola": parabola,
-        "zigzag": zigzag,
-        "wave": wave,
-        "worm": worm,
-    }
-)
+CURVES: Final = by_name(line, circle, arc, spiral, parabola, zigzag, wave, worm)
 
 
 def sample_curve_parameter(members: Memberships, rng: Rng) -> Float[Tensor, " N"]:

@@ -22,8 +22,7 @@ from coterie.judged.prior.sampling import (
     standardise,
 )
 
-Builder = Callable[[float], Float[Tensor, "N D"]]
-"""Returns the rows for a within-class spread."""
+Builder = Callable[[float], Float[Tensor, "N D"]]  # returns the rows for a within-class spread
 Signal = Callable[[Memberships, int, Rng], Builder]
 
 
@@ -103,8 +102,7 @@ TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType(
     }
 )
 """Transforms of standard normal columns, given a strength between 0 and 1 per column."""
-KINDS: Final = ("plain", *TRANSFORMS, "category")
-"""Kinds of column; a category is a one-hot block of several columns."""
+KINDS: Final = ("plain", *TRANSFORMS, "category")  # kinds of column; a category is a one-hot block of several columns
 STYLES: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
     {
         "plain": {"plain": 1},
@@ -127,13 +125,10 @@ class ColumnTransforms:
 
     style: str
     kinds: tuple[str, ...]
-    strength: Float[Tensor, " D"]
-    """How skewed, how fine-grained or how rare, between 0 and 1."""
-    blocks: tuple[tuple[int, int], ...]
-    """Start and stop column of each category."""
+    strength: Float[Tensor, " D"]  # how skewed, how fine-grained or how rare, between 0 and 1
+    blocks: tuple[tuple[int, int], ...]  # start and stop column of each category
     scale: Float[Tensor, " D"]
-    offset: Float[Tensor, " D"]
-    """Added before scaling."""
+    offset: Float[Tensor, " D"]  # added before scaling
 
     def __call__(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         """Transform a matrix."""

@@ -17,8 +17,7 @@ from coterie.judged.prior.tables import sample_table
 from coterie.nn.model import TaskBatch
 from coterie.validation import Integer, check_parameters
 
-MAX_DRAFTS: Final = 200
-"""Drafts of one set that may be dropped before sampling fails."""
+MAX_DRAFTS: Final = 200  # drafts of one set that may be dropped before sampling fails
 _CONSTRAINTS: Final = {
     "min_points": Integer(20),
     "max_points": Integer(20),
@@ -32,12 +31,9 @@ _CONSTRAINTS: Final = {
 class SyntheticTask:
     """One labelled set."""
 
-    x: Float[Tensor, "N D"]
-    """Points in random order, on any scale."""
-    labels: Int[Tensor, " N"]
-    """Clusters 0 to K - 1, none of them empty, K at least 2; outliers are labelled -1."""
-    kind: str
-    """"geometric" or "table"."""
+    x: Float[Tensor, "N D"]  # points in random order, on any scale
+    labels: Int[Tensor, " N"]  # clusters 0 to K - 1, none of them empty, K at least 2; outliers are labelled -1
+    kind: str  # "geometric" or "table"
     description: Mapping[str, float | str]
     """What was sampled: the layout, shapes or columns, sizes, and the agreement (target and measured)."""
 
@@ -59,11 +55,9 @@ class SyntheticPrior:
     """
 
     min_points: int = 50
-    max_points: int = 2000
-    """Largest number of points; their number is log-uniform."""
+    max_points: int = 2000  # largest number of points; their number is log-uniform
     max_features: int = 64
-    max_clusters: int = 50
-    """Largest number of clusters; small sets have fewer."""
+    max_clusters: int = 50  # largest number of clusters; small sets have fewer
 
     def __post_init__(self) -> None:
         check_parameters(self, _CONSTRAINTS, ConfigError)
