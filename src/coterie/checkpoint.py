@@ -19,37 +19,20 @@ FORMAT_VERSION = 1
 
 
 def save_checkpoint(path: str | Path, tensors: Mapping[str, Tensor], card: Mapping[str, Any], *, force: bool) -> None:
-    """Write tensors and a card as one file, atomically.
+    """Write tensors and a card, which has everything else that the model needs as JSON values, to one file.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to write.
-    tensors : mapping of str to Tensor
-        The weights, by name.
-    card : mapping
-        Everything else that the model needs, as JSON values.
-    force : bool
-        Whether an existing file may be replaced.
+    Writing is atomic; `force` allows to replace an existing file.
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(dict(card), sort_keys=True, allow_nan=False)
-    header = {
-        "format": FORMAT,
-        "format_version": str(FORMAT_VERSION),
-        "card": text,
-        "sha256": _digest(tensors, text),
-    }
+    header = {"format": FORMAT, "format_version": str(FORMAT_VERSION), "card": text, "sha256": _digest(tensors, text)}
     write_atomically(path, _sort_metadata(save(tensors, metadata=header)), force=force)
 
 
 def load_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a file that ``save_checkpoint`` wrote, and verify its checksum.
+    """Read the tensors and the card of a file that ``save_checkpoint`` wrote, and verify its checksum.
 
-    Raises
-    ------
-    WeightsError
-        If the file is missing, truncated, modified, of another program, or of a newer version.
+    A file that is missing, truncated, modified, of another program or of a newer version raises a ``WeightsError``.
     """
     path = Path(path)
     if not path.is_file():

@@ -34,34 +34,19 @@ def to_dict(config: _DataclassInstance) -> dict[str, Any]:
 
 
 def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
-    """Build a configuration; every key must be known, every required one present, and every value of its type.
+    """Build a frozen dataclass from its values; a wrong key or type raises a ``ConfigError``.
 
-    Parameters
-    ----------
-    kind : type
-        The frozen dataclass. Its ``RENAMED``, if any, maps former names of settings to the present ones.
-    values : mapping
-        Its values, as ``to_dict`` returns them. Integers are accepted as floats, and lists as tuples.
-
-    Raises
-    ------
-    ConfigError
-        If a key is unknown or missing, or a value does not match the annotation of its field.
+    Integers are accepted as floats, and lists as tuples. The ``RENAMED`` of the dataclass, if any, maps former names
+    of settings, which files of earlier versions have, to the present ones.
     """
-    renamed: Mapping[str, str] = getattr(kind, "RENAMED", {})  # files of earlier versions have former names
+    renamed: Mapping[str, str] = getattr(kind, "RENAMED", {})
     values = {renamed.get(name, name): value for name, value in values.items()}
-    known = {field.name: field for field in fields(kind)}
-    unknown = sorted(set(values) - set(known))
-    if unknown:
+    known = {field.name: field.default is MISSING and field.default_factory is MISSING for field in fields(kind)}
+    if unknown := sorted(set(values) - set(known)):
         raise ConfigError(
             f"{kind.__name__} has no setting {', '.join(map(repr, unknown))}; it has: {', '.join(known)}."
         )
-    missing = [
-        name
-        for name, field in known.items()
-        if name not in values and field.default is MISSING and field.default_factory is MISSING
-    ]
-    if missing:
+    if missing := [name for name, required in known.items() if required and name not in values]:
         raise ConfigError(f"{kind.__name__} lacks the setting {', '.join(map(repr, missing))}.")
     hints = get_type_hints(kind)
     for name, value in values.items():
@@ -70,20 +55,7 @@ def from_dict(kind: type[Config], values: Mapping[str, Any]) -> Config:
 
 
 def from_recipe(path: str | Path, make: Callable[[Mapping[str, Any]], Made]) -> Made:
-    """Read a recipe and build the object that it describes.
-
-    Parameters
-    ----------
-    path : str or Path
-        A TOML file.
-    make : callable
-        Builds the object from the content of the file; its errors are raised with the name of the file.
-
-    Raises
-    ------
-    InputError
-        If there is no such file, it is not TOML, or its content is invalid.
-    """
+    """Build an object from the content of a recipe, a TOML file; errors have the name of the file."""
     path = Path(path)
     if not path.is_file():
         raise InputError(f"There is no recipe file {str(path)!r}. Check the path.")

@@ -10,19 +10,7 @@ from coterie.errors import OutputError
 def write_atomically(path: str | Path, data: bytes | str, *, force: bool) -> None:
     """Write a whole file or nothing: to a temporary file in the same folder, which then replaces the target.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to write; symbolic links are followed.
-    data : bytes or str
-        Content; text is written as UTF-8.
-    force : bool
-        Whether an existing file may be replaced.
-
-    Raises
-    ------
-    OutputError
-        If the file exists and `force` is False, its folder does not exist, or writing fails.
+    Symbolic links are followed, and text is written as UTF-8. An existing file is replaced only if `force` is true.
     """
     path = Path(path)
     content = data.encode("utf-8") if isinstance(data, str) else data

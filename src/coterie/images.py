@@ -15,8 +15,7 @@ from coterie.errors import InputError
 from coterie.tables.table import ImageShape, Table, format_size
 
 _PIXELS_PER_BATCH = 1 << 24
-_LUMA = torch.tensor([0.299, 0.587, 0.114])
-"""Weights of red, green and blue in grey (ITU-R BT.601)."""
+_LUMA = torch.tensor([0.299, 0.587, 0.114])  # weights of red, green and blue in grey (ITU-R BT.601)
 
 
 @final
@@ -24,14 +23,10 @@ _LUMA = torch.tensor([0.299, 0.587, 0.114])
 class ImageResizer:
     """Converts the rows of a table, images of one shape, to the input of a network."""
 
-    target: tuple[int, int, int]
-    """Channels, height and width of the network's input."""
-    source: ImageShape
-    """Height, width and channels of the rows."""
-    white: float
-    """Value of white; black is 0."""
-    inverted: bool
-    """Whether the images are dark on a bright background, and are inverted."""
+    target: tuple[int, int, int]  # channels, height and width of the network's input
+    source: ImageShape  # height, width and channels of the rows
+    white: float  # value of white; black is 0
+    inverted: bool  # whether the images are dark on a bright background, and are inverted
 
     @classmethod
     def fit(cls, table: Table, target: tuple[int, int, int]) -> tuple["ImageResizer", tuple[str, ...]]:
@@ -43,8 +38,10 @@ class ImageResizer:
         source = _image_shape(table, target)
         pixels = _check_pixels(table)
         white = _white_level(pixels)
-        border = _border_means(pixels.reshape(-1, *source))
-        inverted = channels == 1 and float(np.median(border)) > white / 2
+        images = pixels.reshape(-1, *source)
+        border = [images[:, [0, -1]].reshape(len(images), -1), images[:, :, [0, -1]].reshape(len(images), -1)]
+        brightness = np.median(np.concatenate(border, axis=1).mean(axis=1, dtype=np.float64))
+        inverted = channels == 1 and bool(brightness > white / 2)
         notes = []
         if source[:2] != (height, width):
             notes.append(f"images were resized from {format_size(source)} to {height}x{width}, the network's input")
@@ -131,11 +128,3 @@ def _white_level(pixels: npt.NDArray[Any]) -> float:
         return 255.0
     largest = float(pixels.max(initial=0))
     return next((bound for bound in (1.0, 255.0, 65535.0) if largest <= bound), largest)
-
-
-def _border_means(images: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Return the mean of the outermost pixels of each image."""
-    rows, columns = images[:, [0, -1]], images[:, :, [0, -1]]
-    parts = [rows.reshape(len(images), -1), columns.reshape(len(images), -1)]
-    means: npt.NDArray[np.float64] = np.concatenate(parts, axis=1).mean(axis=1, dtype=np.float64)
-    return means

@@ -11,6 +11,8 @@ from coterie.errors import InputError, WeightsError
 if TYPE_CHECKING:
     from coterie.base import BaseClusterer
 
+# Name of each method, in the command and in model files, and the package that has its ``METHOD``.
+# To add a method, add a line: ``METHODS["mine"] = "my_package"``, where ``my_package.METHOD`` is a ``Method``.
 METHODS: dict[str, str] = {
     "coterie": "coterie.judged",
     "clam": "coterie.clam",
@@ -19,10 +21,6 @@ METHODS: dict[str, str] = {
     "amcp": "coterie.amortized.amcp",
     "tcc": "coterie.tcc",
 }
-"""Name of each method, in the command and in model files, and the package that has its ``METHOD``.
-
-To add a method, add a line: ``METHODS["mine"] = "my_package"``, where ``my_package.METHOD`` is a ``Method``.
-"""
 
 
 @final
@@ -30,24 +28,15 @@ To add a method, add a line: ``METHODS["mine"] = "my_package"``, where ``my_pack
 class Option:
     """A command-line option of a method, and the parameter of the estimator that it sets."""
 
-    flag: str
-    """Such as ``--effort``."""
-    parameter: str
-    """Parameter of the estimator."""
-    help: str
-    """One line for ``--help``."""
-    kind: type[str | int | float | bool] = str
-    """Type of the value; ``bool`` makes a flag without a value."""
-    choices: tuple[str, ...] = ()
-    """The values that are allowed; empty for any."""
-    default: str = ""
-    """Value that the method uses if the option is not given, for ``--help``."""
-    metavar: str | None = None
-    """What stands for the value in ``--help``; by default the choices or the type."""
-    former: tuple[str, ...] = ()
-    """Former flags; they work for one release, with a warning."""
-    gives_n_clusters: bool = False
-    """Whether the option also determines the number of clusters, so that ``-k`` is not required."""
+    flag: str  # such as ``--effort``
+    parameter: str  # parameter of the estimator
+    help: str  # one line for ``--help``
+    kind: type[str | int | float | bool] = str  # type of the value; ``bool`` makes a flag without a value
+    choices: tuple[str, ...] = ()  # the values that are allowed; empty for any
+    default: str = ""  # value that the method uses if the option is not given, for ``--help``
+    metavar: str | None = None  # what stands for the value in ``--help``; by default the choices or the type
+    former: tuple[str, ...] = ()  # former flags; they work for one release, with a warning
+    gives_n_clusters: bool = False  # whether it also determines the number of clusters, so that -k is not required
 
 
 @final
@@ -55,24 +44,15 @@ class Option:
 class Method:
     """What the rest of the package knows about a method without importing it."""
 
-    name: str
-    """Key of ``METHODS``."""
-    estimator: str
-    """The scikit-learn estimator, as ``"module:Class"``."""
-    summary: str
-    """What it does, in one line for ``--help``."""
-    options: tuple[Option, ...] = ()
-    """Command-line options that this method takes, beyond those that all have."""
-    takes_n_clusters: bool = True
-    """Whether the number of clusters can be given."""
-    finds_n_clusters: bool = True
-    """Whether ``n_clusters="auto"`` works."""
-    factory: str | None = None
-    """Function that builds the estimator from keyword parameters, as ``"module:function"``; by default the class."""
-    learns_from: tuple[Literal["tables", "images"], ...] = ()
-    """What ``coterie learn`` can train it on: labelled tables, folders of labelled images; empty for neither."""
-    network: str | None = None
-    """The ``ClusterModel``, as ``"module:Class"``; None if the method has no network of its own."""
+    name: str  # key of ``METHODS``
+    estimator: str  # the scikit-learn estimator, as ``"module:Class"``
+    summary: str  # what it does, in one line for ``--help``
+    options: tuple[Option, ...] = ()  # command-line options that this method takes, beyond those that all have
+    takes_n_clusters: bool = True  # whether the number of clusters can be given
+    finds_n_clusters: bool = True  # whether ``n_clusters="auto"`` works
+    factory: str | None = None  # builds the estimator from keyword parameters, as ``"module:function"``
+    learns_from: tuple[Literal["tables", "images"], ...] = ()  # labelled data on which ``coterie learn`` can train it
+    network: str | None = None  # the ``ClusterModel``, as ``"module:Class"``, if the method has a network of its own
 
     def build_estimator(self, **parameters: Any) -> "BaseClusterer":
         """Build an unfitted estimator; the random state is 0 unless it is given."""
@@ -97,13 +77,7 @@ def get_methods() -> list[Method]:
 
 
 def get_method(name: str) -> Method:
-    """Return the method of that name.
-
-    Raises
-    ------
-    InputError
-        If no method has that name.
-    """
+    """Return the method of that name; an unknown one raises an ``InputError``."""
     if name not in METHODS:
         raise InputError(f"There is no method {name!r}. Choose one of: {', '.join(METHODS)}.")
     method: Method = import_module(METHODS[name]).METHOD

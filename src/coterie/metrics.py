@@ -51,23 +51,10 @@ def matched_accuracy(truth: npt.ArrayLike, labels: npt.ArrayLike) -> float:
 
 
 def silhouettes(x: npt.NDArray[np.floating[Any]], labels: Labels) -> npt.NDArray[np.float64]:
-    """Compute the mean silhouette of several partitions of the same rows; distances are computed only once.
+    """Compute the mean silhouette (R,) of several partitions (R, N) of the rows of x (N, D); labels count from 0.
 
-    Parameters
-    ----------
-    x : array (N, D)
-        Rows.
-    labels : integer array (R, N)
-        R partitions; labels count from 0.
-
-    Returns
-    -------
-    array (R,)
-        Mean silhouette of each; -1 for a single cluster, or one cluster per row.
-
-    Notes
-    -----
-    Needs memory for N x R x K numbers and a block of distances, not for N x N.
+    It is -1 for a single cluster, or one cluster per row. Distances are computed once for all partitions, in blocks:
+    the memory is that of N x R x K numbers, not of N x N.
     """
     labels = np.asarray(labels)
     runs, rows = labels.shape

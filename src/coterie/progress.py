@@ -14,22 +14,14 @@ _SECONDS_BETWEEN_LINES = 2.0
 class Progress:
     """State of a fit or a training run; passed to the ``callback`` of every estimator."""
 
-    step: int = 0
-    """Steps done."""
-    steps: int | None = None
-    """Total number of steps; None if it is not known."""
-    loss: float | None = None
-    """Training loss of the last step; None if nothing is trained."""
-    seconds: float = 0.0
-    """Time since the run started or was resumed."""
-    resumed_at: int = 0
-    """Steps done by an earlier, interrupted run."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """Terms of the loss."""
-    evaluation: Mapping[str, float] | None = None
-    """Held-out evaluation, on steps that have one."""
-    stage: str = ""
-    """Current stage, such as ``"k-means, standardised columns"``."""
+    step: int = 0  # steps done
+    steps: int | None = None  # total number of steps; None if it is not known
+    loss: float | None = None  # training loss of the last step; None if nothing is trained
+    seconds: float = 0.0  # time since the run started or was resumed
+    resumed_at: int = 0  # steps done by an earlier, interrupted run
+    parts: Mapping[str, float] = field(default_factory=dict)  # terms of the loss
+    evaluation: Mapping[str, float] | None = None  # held-out evaluation, on steps that have one
+    stage: str = ""  # current stage, such as ``"k-means, standardised columns"``
 
     @property
     def seconds_left(self) -> float | None:
@@ -68,10 +60,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def make_callback(callback: Callback | None, *, verbose: bool, name: str) -> Callback | None:
-    """Return a callback that calls the given one and, if verbose, prints a line to stderr every two seconds.
-
-    The lines start with the name, such as that of the estimator.
-    """
+    """Return a callback that calls the given one and, if verbose, prints "name: ..." to stderr every two seconds."""
     if not verbose:
         return callback
     last = time.monotonic() - _SECONDS_BETWEEN_LINES

@@ -24,8 +24,7 @@ class Constraint(Protocol):
         """Describe the allowed values, as in "must be ..."."""
 
 
-Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
-"""One constraint, or alternatives."""
+Constraints: TypeAlias = Constraint | tuple[Constraint, ...]  # one constraint, or alternatives
 
 
 @final

@@ -15,8 +15,7 @@ from coterie.checkpoint import load_checkpoint
 from coterie.config import from_dict
 from coterie.errors import WeightsError
 
-PACKAGE = Path(__file__).parent
-"""Folder of the index and the weights."""
+PACKAGE = Path(__file__).parent  # folder of the index and the weights
 INDEX = "pretrained.toml"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -26,34 +25,16 @@ _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 class Pretrained:
     """An entry of the index."""
 
-    file: str
-    """Name of the weight file."""
-    sha256: str
-    """Digest of the file; the weights behind a name never change."""
-    method: str
-    """Key of ``coterie.methods.METHODS``, or "judge"."""
-    summary: str
-    """What the weights are for, in one sentence."""
+    file: str  # name of the weight file
+    sha256: str  # digest of the file; the weights behind a name never change
+    method: str  # key of ``coterie.methods.METHODS``, or "judge"
+    summary: str  # what the weights are for, in one sentence
 
 
 def load_pretrained(name_or_path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load weights that ship with Coterie, by name, or a model file.
+    """Load the tensors and the card of weights that ship with Coterie, by name, or of a model file.
 
-    Parameters
-    ----------
-    name_or_path : str or Path
-        One of ``pretrained_names()``, or the path of a file. A file with the same name as shipped weights can be given
-        as a ``Path``, or with its folder.
-
-    Returns
-    -------
-    tensors : dict of str to Tensor
-    card : dict
-
-    Raises
-    ------
-    WeightsError
-        If there are no such weights and no such file, or the file is damaged.
+    A file with the same name as shipped weights can be given as a ``Path``, or with its folder.
     """
     return load_checkpoint(pretrained_path(name_or_path))
 
@@ -62,10 +43,8 @@ def pretrained_path(name_or_path: str | Path) -> Path:
     """Return the file of shipped weights, after verifying its digest; a path is returned unchanged."""
     if isinstance(name_or_path, Path):
         return name_or_path
-    is_file_name = Path(name_or_path).exists() or is_path(name_or_path)
-    if is_file_name and name_or_path not in read_index(PACKAGE):
-        return Path(name_or_path)
-    return _verified_path(name_or_path)
+    is_file = Path(name_or_path).exists() or is_path(name_or_path)
+    return Path(name_or_path) if is_file and name_or_path not in read_index(PACKAGE) else _verified_path(name_or_path)
 
 
 def pretrained_names(method: str | None = None) -> list[str]:
@@ -80,8 +59,7 @@ def pretrained_card(name: str) -> dict[str, Any]:
 
 def is_path(text: str) -> bool:
     """Return whether a string can only be a path: it has a separator or an ending, unlike names of weights."""
-    separators = {os.sep, os.altsep or os.sep}
-    return bool(Path(text).suffix) or any(separator in text for separator in separators)
+    return bool(Path(text).suffix) or os.sep in text or (os.altsep or os.sep) in text
 
 
 def is_name(text: str) -> bool:
@@ -102,7 +80,6 @@ def file_digest(path: Path) -> str:
 
 
 def _verified_path(name: str) -> Path:
-    """Return the file of shipped weights, after verifying that it exists and has the digest of the index."""
     entries = read_index(PACKAGE)
     if name not in entries:
         close = difflib.get_close_matches(name.lower(), entries, n=1)

@@ -24,8 +24,7 @@ Scaling: TypeAlias = Literal["robust", "standard", "none"]
 
 MISSING_LEVEL = "(missing)"
 MAX_LEVELS = 50
-FAR = 5.0
-"""Robust scaling compresses values that are more than this many deviations from the centre."""
+FAR = 5.0  # robust scaling compresses values that are more than this many deviations from the centre
 _SCALING = Choice(*get_args(Scaling))
 _LARGEST = 1e15  # the squares of encoded values must be finite in float32
 _ELEMENTS_PER_BATCH = 2**21
@@ -81,11 +80,6 @@ class CategoryColumn:
         """Whether every value is missing."""
         return self.levels == (None,)
 
-    @property
-    def level_names(self) -> list[str]:
-        """Name of each level, for people."""
-        return [MISSING_LEVEL if level is None else level for level in self.levels]
-
     def encode(self, column: Array) -> npt.NDArray[np.float32]:
         """Return (indicator - offset) / scale per level, all zeros for unknown levels."""
         # One row per level, and a last one, of zeros, for unknown levels.
@@ -93,11 +87,6 @@ class CategoryColumn:
         code = {level: i for i, level in enumerate(self.levels)}
         codes = np.fromiter((code.get(text, -1) for text in _to_texts(column)), dtype=np.intp, count=len(column))
         return rows.astype(np.float32)[codes]
-
-    def decode(self, Z: Floats) -> Floats:
-        """Return the proportion of each level."""
-        proportions: Floats = np.clip(Z * self.scale + np.array(self.offsets), 0.0, 1.0)
-        return proportions
 
 
 @final
@@ -177,15 +166,25 @@ class TableEncoder:
         numbers = self.numbers
         if numbers.positions:
             self._check_kinds(table)
-            centre, scale, fill = map(np.array, (numbers.centres, numbers.scales, numbers.fills))
             block = _select_numbers(table, numbers.positions)
-            for rows, z in _scale_batches(block, fill, centre, scale, self._compressed):
+            fill, centre, scale = map(np.array, (numbers.fills, numbers.centres, numbers.scales))
+            step = max(1, _ELEMENTS_PER_BATCH // (8 * len(fill)))
+            for start in range(0, len(block), step):
+                z = block[start : start + step].astype(np.float64)
+                missing = ~np.isfinite(z)
+                if missing.any():
+                    z = np.where(missing, fill, z)
+                # Halves, because the difference of two huge values of opposite sign overflows.
+                z = 0.5 * z - 0.5 * centre
+                with np.errstate(over="ignore"):
+                    z = _transform_far(z / (0.5 * scale), self._compressed, np.log1p)
                 if self.scaling == "none":
                     _check_size(np.abs(z).max(initial=0.0))
-                # Rows that come after `fit` may be arbitrarily far away.
-                encoded[rows, self._number_slots] = z if self.scaling == "none" else np.clip(z, -_LARGEST, _LARGEST)
-        for category, start in self._category_slots:
-            encoded[:, start : start + len(category.levels)] = category.encode(table.column(category.position))
+                else:  # rows that come after `fit` may be arbitrarily far away
+                    z = np.clip(z, -_LARGEST, _LARGEST)
+                encoded[start : start + step, self._number_slots] = z
+        for category, slots in self._category_slots:
+            encoded[:, slots] = category.encode(table.column(category.position))
         return encoded
 
     def inverse_transform(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -196,10 +195,10 @@ class TableEncoder:
         decoded = np.empty_like(Z)
         slots = self._number_slots
         with np.errstate(over="ignore"):  # a point far outside the data may have no finite original
-            decoded[:, slots] = _expand(Z[:, slots], self._compressed) * self.numbers.scales + self.numbers.centres
-        for category, start in self._category_slots:
-            stop = start + len(category.levels)
-            decoded[:, start:stop] = category.decode(Z[:, start:stop])
+            expanded = _transform_far(Z[:, slots], self._compressed, np.expm1)
+            decoded[:, slots] = expanded * self.numbers.scales + self.numbers.centres
+        for category, levels in self._category_slots:
+            decoded[:, levels] = np.clip(Z[:, levels] * category.scale + category.offsets, 0.0, 1.0)
         return decoded
 
     def inverse(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -230,9 +229,8 @@ class TableEncoder:
             by_position[position] = [Feature(self.names[position], self.names[position], kind)]
         for category in self.categories:
             column = self.names[category.position]
-            by_position[category.position] = [
-                Feature(f"{column}={level}", column, "category", level) for level in category.level_names
-            ]
+            levels = [MISSING_LEVEL if level is None else level for level in category.levels]
+            by_position[category.position] = [Feature(f"{column}={x}", column, "category", x) for x in levels]
         return tuple(feature for position in sorted(by_position) for feature in by_position[position])
 
     def to_card(self) -> dict[str, Any]:
@@ -246,14 +244,9 @@ class TableEncoder:
         expected = {field.name for field in fields(TableEncoder)}
         if set(card) != expected:
             raise InputError(f"The card of the encoder has the keys {sorted(card)}; expected {sorted(expected)}.")
-        return TableEncoder(
-            scaling=card["scaling"],
-            names=tuple(card["names"]),
-            named=card["named"],
-            numbers=NumberColumns(**_with_tuples(card["numbers"])),
-            categories=tuple(CategoryColumn(**_with_tuples(item)) for item in card["categories"]),
-            notes=tuple(card["notes"]),
-        )
+        numbers = NumberColumns(**_with_tuples(card["numbers"]))
+        categories = [CategoryColumn(**_with_tuples(item)) for item in card["categories"]]
+        return TableEncoder(**_with_tuples({**card, "numbers": numbers, "categories": categories}))
 
     @cached_property
     def _compressed(self) -> npt.NDArray[np.bool_]:
@@ -267,28 +260,27 @@ class TableEncoder:
         return np.flatnonzero([feature.kind != "category" for feature in self.features])
 
     @cached_property
-    def _category_slots(self) -> tuple[tuple[CategoryColumn, int], ...]:
-        """The categories and the position of the first feature of each."""
-        first: dict[str, int] = {}
-        for slot, feature in enumerate(self.features):
-            first.setdefault(feature.column, slot)
-        return tuple((category, first[self.names[category.position]]) for category in self.categories)
+    def _category_slots(self) -> list[tuple[CategoryColumn, slice]]:
+        """The categories and their positions in the encoded matrix."""
+        columns = [feature.column for feature in self.features]
+        starts = [columns.index(self.names[category.position]) for category in self.categories]
+        return [(c, slice(start, start + len(c.levels))) for c, start in zip(self.categories, starts, strict=True)]
 
     def _match_columns(self, table: Table) -> Table:
         """Return the table with its columns in the order of `fit`: by name if both have names."""
         if not self.names:
             raise InputError("This TableEncoder is not fitted. Use the one that fit(table) returns.")
         if self.named and table.named:
-            missing = [name for name in self.names if name not in set(table.names)]
-            unexpected = [name for name in table.names if name not in set(self.names)]
+            position, known = {name: i for i, name in enumerate(table.names)}, set(self.names)
+            missing = [name for name in self.names if name not in position]
+            unexpected = [name for name in table.names if name not in known]
             if missing or unexpected:
-                parts = [f"missing: {format_list(missing)}"] if missing else []
-                parts += [f"unexpected: {format_list(unexpected)}"] if unexpected else []
+                named = {"missing": missing, "unexpected": unexpected}
+                parts = "; ".join(f"{what}: {format_list(names)}" for what, names in named.items() if names)
                 raise TableError(
-                    f"The columns of {table.source} differ from those that the model was fitted on "
-                    f"({'; '.join(parts)}). Give it the same columns."
+                    f"The columns of {table.source} differ from those that the model was fitted on ({parts}). "
+                    "Give it the same columns."
                 )
-            position = {name: i for i, name in enumerate(table.names)}
             return table.select([position[name] for name in self.names])
         if table.n_columns != len(self.names):
             raise TableError(
@@ -316,7 +308,7 @@ def _with_tuples(values: Mapping[str, Any]) -> dict[str, Any]:
 def _all_missing(column: Array) -> bool:
     if column.dtype.kind == "O":
         return all(value is None for value in column)
-    return bool(np.isnat(column).all() if column.dtype.kind == "M" else np.isnan(column).all())
+    return bool(np.isnan(_to_floats(column)).all())
 
 
 def _check_size(largest: float) -> None:
@@ -354,22 +346,20 @@ def _to_texts(column: Array) -> list[str | None]:
 
 def _fit_category(column: Array, position: int, name: str, *, scaled: bool) -> CategoryColumn:
     counts = Counter(column.tolist())
-    n_missing = counts.pop(None, 0)
-    if len(counts) > MAX_LEVELS:
+    texts = sorted(level for level in counts if level is not None)
+    if len(texts) > MAX_LEVELS:
         raise TableError(
-            f"Column {name!r} has {len(counts)} different texts in {len(column)} rows, but a category can have at most "
+            f"Column {name!r} has {len(texts)} different texts in {len(column)} rows, but a category can have at most "
             f"{MAX_LEVELS}. Leave it out (--drop {name!r}), or use it as row ids (--id {name!r})."
         )
-    levels: tuple[str | None, ...] = tuple(sorted(counts))
-    shares = [counts[level] / len(column) for level in sorted(counts)]
-    if n_missing:
-        levels, shares = (*levels, None), [*shares, n_missing / len(column)]
+    levels = (*texts, None) if None in counts else tuple(texts)
+    shares = tuple(counts[level] / len(column) for level in levels)
     variance = sum(share * (1 - share) for share in shares)
     return CategoryColumn(
         position=position,
         levels=levels,
-        shares=tuple(shares),
-        offsets=tuple(shares) if scaled else (0.0,) * len(shares),
+        shares=shares,
+        offsets=shares if scaled else (0.0,) * len(shares),
         scale=float(np.sqrt(variance)) if scaled and variance > 0 else 1.0,
     )
 
@@ -453,42 +443,13 @@ def _mean_and_deviation(ordered: Floats, count: Counts) -> tuple[Floats, Floats]
     return mean, np.sqrt(np.einsum("ij,ij->i", deviation, deviation) / count)
 
 
-def _scale_batches(
-    block: npt.NDArray[Any], fill: Floats, centre: Floats, scale: Floats, compressed: Flags
-) -> Iterator[tuple[slice, Floats]]:
-    """Yield slices of rows and their scaled values; values that are not finite are replaced by `fill` first."""
-    n_rows, n_columns = block.shape
-    step = max(1, _ELEMENTS_PER_BATCH // (8 * max(1, n_columns)))
-    half_centre, half_scale = 0.5 * centre, 0.5 * scale
-    for start in range(0, n_rows, step):
-        rows = slice(start, start + step)
-        z = block[rows].astype(np.float64)
-        missing = ~np.isfinite(z)
-        if missing.any():
-            z = np.where(missing, fill, z)
-        # Halves, because the difference of two huge values of opposite sign overflows.
-        z *= 0.5
-        z -= half_centre
-        with np.errstate(over="ignore"):
-            z /= half_scale
-        yield rows, _compress(z, compressed)
-
-
-def _compress(z: Floats, compressed: Flags) -> Floats:
-    """Compress values beyond 5 in columns that are `compressed`: sign(z) (5 + log(1 + |z| - 5))."""
+def _transform_far(z: Floats, compressed: Flags, function: np.ufunc) -> Floats:
+    """Replace z by sign(z) (5 + f(|z| - 5)) beyond 5 in columns that are `compressed`; f is log1p, or its inverse."""
     distance = np.minimum(np.abs(z), np.finfo(np.float64).max)
-    far = distance > FAR
-    far &= compressed
-    if far.any():
-        z = np.where(far, np.copysign(FAR + np.log1p(np.where(far, distance - FAR, 0.0)), z), z)
-    return z
-
-
-def _expand(z: Floats, compressed: Flags) -> Floats:
-    """Invert `_compress`."""
-    distance = np.abs(z)
     far = (distance > FAR) & compressed
-    return np.where(far, np.copysign(FAR + np.expm1(np.where(far, distance - FAR, 0.0)), z), z)
+    if far.any():
+        z = np.where(far, np.copysign(FAR + function(np.where(far, distance - FAR, 0.0)), z), z)
+    return z
 
 
 def _describe_columns(

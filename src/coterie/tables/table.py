@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
@@ -23,10 +24,9 @@ from coterie.errors import TableError
 
 Array: TypeAlias = npt.NDArray[Any]
 ColumnKind: TypeAlias = Literal["number", "boolean", "date", "category"]
-ImageShape: TypeAlias = tuple[int, int, int]
-"""Height, width and channels: 1 for grey, 3 for red, green and blue."""
+ImageShape: TypeAlias = tuple[int, int, int]  # height, width and channels: 1 for grey, 3 for red, green and blue
 
-_KIND_OF_DTYPE: dict[str, ColumnKind] = {
+_KINDS: dict[str, ColumnKind] = {
     "i": "number",
     "u": "number",
     "f": "number",
@@ -44,22 +44,14 @@ _LAST_PIXEL = re.compile(r"pixel (\d+),(\d+)(?:,(\d+))?")
 class Table:
     """Rows and named columns, read-only: either one 2-D numeric ``block``, or separate ``columns``."""
 
-    names: tuple[str, ...]
-    """One distinct name per column."""
-    columns: tuple[Array, ...] = ()
-    """1-D arrays of numbers, booleans, datetime64, or objects that are ``str`` or ``None``."""
-    block: Array | None = None
-    """2-D array of numbers or booleans, the caller's own memory."""
-    named: bool = True
-    """Whether the names came with the data; False if they are generated."""
-    extra_columns: Mapping[str, Array] = field(default_factory=dict)
-    """Values stored beside the data, such as known labels or file names; never clustered."""
-    notes: tuple[str, ...] = ()
-    """What reading the data decided, one sentence each."""
-    source: str = "memory"
-    """Where the table came from, for messages."""
-    image: ImageShape | None = None
-    """Shape of the images, if each row is one: its pixels row by row, channels last."""
+    names: tuple[str, ...]  # one distinct name per column
+    columns: tuple[Array, ...] = ()  # 1-D arrays of numbers, booleans, datetime64, or objects: ``str`` or ``None``
+    block: Array | None = None  # 2-D array of numbers or booleans, the caller's own memory
+    named: bool = True  # whether the names came with the data; False if they are generated
+    extra_columns: Mapping[str, Array] = field(default_factory=dict)  # known labels, file names; never clustered
+    notes: tuple[str, ...] = ()  # what reading the data decided, one sentence each
+    source: str = "memory"  # where the table came from, for messages
+    image: ImageShape | None = None  # shape of the images, if each row is one: its pixels row by row, channels last
 
     def __post_init__(self) -> None:
         if self.block is None:
@@ -97,8 +89,8 @@ class Table:
     def kinds(self) -> tuple[ColumnKind, ...]:
         """Kind of each column."""
         if self.block is not None:
-            return (_KIND_OF_DTYPE[self.block.dtype.kind],) * self.n_columns
-        return tuple(_KIND_OF_DTYPE[column.dtype.kind] for column in self.columns)
+            return (_KINDS[self.block.dtype.kind],) * self.n_columns
+        return tuple(_KINDS[column.dtype.kind] for column in self.columns)
 
     @property
     def side(self) -> Mapping[str, Array]:
@@ -129,30 +121,19 @@ def _read_only(values: Array) -> Array:
 def as_table(X: object) -> Table:
     """Convert an array, a data frame, a tensor or a list of rows to a `Table`.
 
-    Parameters
-    ----------
-    X : array-like, pandas or polars DataFrame, pyarrow Table, torch tensor
-        Rows are samples. Numeric arrays are not copied. Arrays with three dimensions (n, height, width) or four
-        (n, height, width, channels) are images; a fourth channel is opacity, blended with white.
-
-    Returns
-    -------
-    Table
-        With the names of the frame, or `x0, x1, ...`, or for images `pixel 0,0, pixel 0,1, ...`.
-
-    Raises
-    ------
-    TableError
-        If the data is empty, sparse, complex, or has one dimension or more than four.
+    Rows are samples. Numeric arrays are not copied. Arrays (n, height, width) or (n, height, width, channels) are
+    images; a fourth channel is opacity, blended with white. Columns have the names of the frame, or `x0, x1, ...`, or
+    for images `pixel 0,0, pixel 0,1, ...`. Data that is empty, sparse or complex raises a `TableError`.
 
     Examples
     --------
     >>> as_table([[1.0, 2.0], [3.0, 4.0]]).names
     ('x0', 'x1')
     """
+    sparse: Any = sys.modules.get("scipy.sparse")  # a sparse matrix exists only if scipy is imported already
     if isinstance(X, Table):
         table = X
-    elif _is_sparse(X):
+    elif sparse is not None and sparse.issparse(X):
         raise TableError(
             f"Sparse data was passed ({type(X).__name__}), but dense data is required. "
             "Use X.toarray() if it fits in memory, or reduce it with sklearn.decomposition.TruncatedSVD first."
@@ -165,11 +146,6 @@ def as_table(X: object) -> Table:
             shape = (table.n_rows, table.n_columns)
             raise TableError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
     return table
-
-
-def _is_sparse(X: object) -> bool:
-    sparse: Any = sys.modules.get("scipy.sparse")  # a sparse matrix exists only if scipy is imported already
-    return sparse is not None and bool(sparse.issparse(X))
 
 
 def _to_frame(X: Any) -> nw.DataFrame[Any] | None:
@@ -207,35 +183,28 @@ def _from_array(array: Array) -> Table:
     if array.ndim in {3, 4} and kind in "iufb":
         block, shape = _flatten_images(_to_64_bits(array))
         return Table(pixel_names(shape), block=block, named=False, source="array", image=shape)
-    if array.ndim != 2:
-        raise TableError(_describe_wrong_dimensions(array))
+    if array.ndim > 2:
+        raise TableError(
+            f"Found array with dim {array.ndim} (shape={array.shape}) and dtype {array.dtype}; expected 2 dimensions, "
+            "or numeric images (n, height, width) or (n, height, width, channels). "
+            "Flatten each sample, for example with X.reshape(len(X), -1)."
+        )
+    if array.ndim < 2:
+        raise TableError(
+            f"Expected 2D array, got {'1D' if array.ndim else 'scalar'} array instead (shape={array.shape}). Reshape "
+            "your data either using array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) "
+            "if it contains a single sample."
+        )
     if kind == "c":
         raise TableError(f"Complex data not supported: the dtype is {array.dtype}. Use its real and imaginary parts.")
     names = tuple(f"x{i}" for i in range(array.shape[1]))
     if kind in "iufb":
         return Table(names, block=_to_64_bits(array), named=False, source="array")
     if kind == "O":
-        try:
+        with suppress(ValueError, TypeError):  # if not all values are numbers, convert column by column
             return Table(names, block=array.astype(np.float64), named=False, source="array")
-        except (ValueError, TypeError):  # not all values are numbers: convert column by column
-            pass
     columns = tuple(_to_column(array[:, i], name) for i, name in enumerate(names))
     return Table(names, columns, named=False, source="array")
-
-
-def _describe_wrong_dimensions(array: Array) -> str:
-    if array.ndim > 2:
-        return (
-            f"Found array with dim {array.ndim} (shape={array.shape}) and dtype {array.dtype}; expected 2 dimensions, "
-            "or numeric images (n, height, width) or (n, height, width, channels). "
-            "Flatten each sample, for example with X.reshape(len(X), -1)."
-        )
-    given = "scalar array" if array.ndim == 0 else "1D array"
-    return (
-        f"Expected 2D array, got {given} instead (shape={array.shape}). Reshape your data either using "
-        "array.reshape(-1, 1) if your data has a single feature or array.reshape(1, -1) if it contains "
-        "a single sample."
-    )
 
 
 def _to_64_bits(array: Array) -> Array:
@@ -263,11 +232,9 @@ def _objects_to_column(values: Sequence[object], name: str, *, keep_text: bool =
     """Convert Python objects to numbers, dates or strings; None and NaN are missing."""
     present = [None if _is_missing(value) else value for value in values]
     types = {type(value) for value in present if value is not None}
-    moments = [to_utc(value) for value in present if isinstance(value, date)]
-    if moments and all(issubclass(each, date) for each in types):
-        dates = np.full(len(present), np.datetime64("NaT"), dtype="datetime64[us]")
-        dates[[value is not None for value in present]] = moments
-        return dates
+    if types and all(issubclass(each, date) for each in types):
+        moments = [to_utc(value) if isinstance(value, date) else None for value in present]
+        return np.array(moments, dtype="datetime64[us]")
     for value in present:
         if isinstance(value, complex | np.complexfloating):
             raise TableError(f"Complex data not supported: column {name!r} has {value!r}.")
@@ -277,11 +244,8 @@ def _objects_to_column(values: Sequence[object], name: str, *, keep_text: bool =
                 f"{type(value).__name__!r}. Drop the column or split it."
             )
     if not (keep_text and types <= {str, np.str_}):
-        try:
+        with suppress(ValueError, TypeError):
             numbers = np.array(present, dtype=object).astype(np.float64)
-        except (ValueError, TypeError):
-            pass
-        else:
             return numbers.astype(np.bool_) if types and types <= {bool, np.bool_} and None not in present else numbers
     return text_column([None if value is None else str(value) for value in present])
 
@@ -384,25 +348,26 @@ def _flatten_images(images: Array) -> tuple[Array, ImageShape]:
         images = images[..., None]
     height, width, channels = images.shape[1:]
     if channels not in {1, _RGB, _RGBA}:
-        raise TableError(_describe_wrong_channels(images))
+        found = (
+            f"Found array with dim 4 (shape={images.shape}); images must have the shape (n, height, width, channels)"
+        )
+        if height in {1, _RGB}:
+            raise TableError(
+                f"{found}, but here the channels come first. Move them to the end: X.transpose(0, 2, 3, 1), "
+                "or X.permute(0, 2, 3, 1) of a tensor."
+            )
+        raise TableError(f"{found} with 1, 3 or 4 channels. Reshape it, or flatten each sample: X.reshape(len(X), -1).")
     if channels == _RGBA:
         images, channels = _blend_with_white(images), _RGB
     return images.reshape(len(images), height * width * channels), (height, width, channels)
 
 
-def _describe_wrong_channels(images: Array) -> str:
-    found = f"Found array with dim 4 (shape={images.shape}); images must have the shape (n, height, width, channels)"
-    if images.shape[1] in {1, _RGB}:
-        return (
-            f"{found}, but here the channels come first. Move them to the end: X.transpose(0, 2, 3, 1), "
-            "or X.permute(0, 2, 3, 1) of a tensor."
-        )
-    return f"{found} with 1, 3 or 4 channels. Reshape it, or flatten each sample: X.reshape(len(X), -1)."
-
-
 def _blend_with_white(images: Array) -> Array:
     """Blend colours (n, height, width, 4) with white by their opacity, a few images at a time."""
-    white = _white_level(images)
+    if images.dtype.kind == "b" or (images.dtype.kind == "f" and not (images > 1).any()):
+        white = 1.0
+    else:
+        white = 65535.0 if images.dtype == np.uint16 else 255.0
     blended = np.empty((*images.shape[:3], _RGB), dtype=images.dtype)
     step = max(1, _ELEMENTS_PER_BATCH // max(1, math.prod(images.shape[1:])))
     for start in range(0, len(images), step):
@@ -411,13 +376,6 @@ def _blend_with_white(images: Array) -> Array:
         colours = batch[..., :_RGB] * opacity + white * (1 - opacity)
         blended[start : start + step] = colours if images.dtype.kind == "f" else np.rint(colours)
     return blended
-
-
-def _white_level(images: Array) -> float:
-    """Return the value of white: 1 for booleans and fractions, else the maximum of one or two bytes."""
-    if images.dtype.kind == "b" or (images.dtype.kind == "f" and not (images > 1).any()):
-        return 1.0
-    return 65535.0 if images.dtype == np.uint16 else 255.0
 
 
 @final
@@ -440,23 +398,9 @@ def choose_columns(
     ids: str | None = None,
     truth: str | None = None,
 ) -> ColumnChoice:
-    """Choose the columns to cluster; those for `ids` and `truth` are never among them.
+    """Choose the columns to cluster: `columns` in this order (all by default), except `drop`, `ids` and `truth`.
 
-    Parameters
-    ----------
-    table : Table
-        Table to choose from.
-    columns : sequence of str, optional
-        Names to keep, in this order; all by default. A number that is no name counts columns from 1.
-    drop : sequence of str, optional
-        Names to leave out.
-    ids, truth : str, optional
-        Column (or one of `extra_columns`) with the row ids, and with the known labels.
-
-    Returns
-    -------
-    ColumnChoice
-        The features as a table; `ids` and `truth` as arrays.
+    A number that is no name counts columns from 1. Row ids and known labels may also be among the `extra_columns`.
 
     Examples
     --------

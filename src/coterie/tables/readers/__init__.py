@@ -13,13 +13,12 @@ from coterie.tables.readers.delimited import parse_delimited, read_delimited, to
 from coterie.tables.readers.images import IMAGE_ENDINGS, OnProgress, Size, read_images
 from coterie.tables.table import Array, Table, format_list
 
-Writer: TypeAlias = Callable[[Sequence[str], Sequence[Array]], bytes]
-"""Names and columns -> the bytes of a file."""
+Writer: TypeAlias = Callable[[Sequence[str], Sequence[Array]], bytes]  # names and columns -> the bytes of a file
 
-FOLDER_ENDING = "/"
-"""Ending under which a format of folders is registered."""
+FOLDER_ENDING = "/"  # ending under which a format of folders is registered
 _EXAMPLES = Path(__file__).parents[1] / "examples"
 _TEXT_OPTIONS = ("header", "delimiter", "as_text")
+_IMAGE_OPTIONS = ("image_size", "image_channels", "on_progress")
 
 
 @final
@@ -27,18 +26,12 @@ _TEXT_OPTIONS = ("header", "delimiter", "as_text")
 class Format:
     """A file format: the endings of its files and the functions that read and write them."""
 
-    description: str
-    """What it is, for help texts."""
-    endings: tuple[str, ...]
-    """Endings of file names, in lower case; ``FOLDER_ENDING`` for folders."""
-    read: Callable[..., Table]
-    """Called with the path and those keyword arguments of ``read_table`` that ``options`` names."""
-    options: tuple[str, ...] = ()
-    """Keyword arguments of ``read_table`` that the reader takes; others are ignored."""
-    write: Writer | None = None
-    """Writes tables in this format; None if they can only be read."""
-    requires: str | None = None
-    """Optional dependency, such as "pyarrow"; the reader imports it."""
+    description: str  # what it is, for help texts
+    endings: tuple[str, ...]  # endings of file names, in lower case; ``FOLDER_ENDING`` for folders
+    read: Callable[..., Table]  # called with the path and the keyword arguments that ``options`` names
+    options: tuple[str, ...] = ()  # keyword arguments of ``read_table`` that the reader takes; others are ignored
+    write: Writer | None = None  # writes tables in this format; None if they can only be read
+    requires: str | None = None  # optional dependency, such as "pyarrow"; the reader imports it
 
     @property
     def is_text(self) -> bool:
@@ -47,14 +40,12 @@ class Format:
 
 
 def _read_folder(
-    path: Path,
-    image_size: Size | None = None,
-    image_channels: int | None = None,
-    on_progress: OnProgress | None = None,
+    path: Path, image_size: Size | None = None, image_channels: int | None = None, on_progress: OnProgress | None = None
 ) -> Table:
     return read_images(path, size=image_size, channels=image_channels, on_progress=on_progress)
 
 
+# To add a format, append a line. Of two that match a file name, the one with the longer ending is used.
 FORMATS: list[Format] = [
     Format("comma-separated text", (".csv",), read_delimited, _TEXT_OPTIONS, to_csv),
     Format("tab-separated text", (".tsv",), read_delimited, _TEXT_OPTIONS, to_tsv),
@@ -64,15 +55,8 @@ FORMATS: list[Format] = [
     Format("NumPy", (".npy",), read_npy),
     Format("NumPy archive", (".npz",), read_npz),
     Format("MATLAB", (".mat",), read_mat),
-    Format(
-        "folder of images",
-        (FOLDER_ENDING,),
-        _read_folder,
-        ("image_size", "image_channels", "on_progress"),
-        requires="Pillow",
-    ),
+    Format("folder of images", (FOLDER_ENDING,), _read_folder, _IMAGE_OPTIONS, requires="Pillow"),
 ]
-"""All formats; to add one, append a line. Of two that match a file name, the one with the longer ending is used."""
 
 
 def find_format(path: str | Path) -> Format | None:
@@ -132,11 +116,6 @@ def read_table(
     Table
         Its `notes` say what was detected. `extra_columns` has what is stored beside the data: one-dimensional arrays
         of .npz and .mat files, and the names of image files.
-
-    Raises
-    ------
-    TableError
-        If the file cannot be read as a table; for text, the message has the line number.
     """
     if str(path) == "-":
         data = (sys.stdin.buffer if stdin is None else stdin).read()
@@ -151,14 +130,8 @@ def read_table(
         raise TableError(
             f"{path.name!r} has an unknown ending. Files that can be read end in {', '.join(readable_endings())}."
         )
-    given: dict[str, Any] = {
-        "header": header,
-        "delimiter": delimiter,
-        "as_text": as_text,
-        "image_size": image_size,
-        "image_channels": image_channels,
-        "on_progress": on_progress,
-    }
+    given: dict[str, Any] = {"header": header, "delimiter": delimiter, "as_text": as_text}
+    given |= {"image_size": image_size, "image_channels": image_channels, "on_progress": on_progress}
     try:
         return found.read(path, **{name: given[name] for name in found.options})
     except OSError as error:
@@ -166,30 +139,11 @@ def read_table(
 
 
 def write_table(
-    path: str | Path,
-    names: Sequence[str],
-    columns: Sequence[Array],
-    *,
-    force: bool,
-    stdout: IO[bytes] | None = None,
+    path: str | Path, names: Sequence[str], columns: Sequence[Array], *, force: bool, stdout: IO[bytes] | None = None
 ) -> None:
-    """Write columns to a file, in the format of its ending; "-" writes CSV to `stdout`.
+    """Write columns to a file, in the format of its ending; "-" writes CSV to `stdout`, by default the standard output.
 
-    Parameters
-    ----------
-    path : str or Path
-        File to write, atomically.
-    names, columns : sequences
-        One name per column; None, NaN and NaT are written as empty cells.
-    force : bool
-        Whether an existing file may be replaced.
-    stdout : binary file, optional
-        Stream used for "-"; the standard output by default.
-
-    Raises
-    ------
-    OutputError
-        If the format cannot be written, the file exists already, its folder does not exist, or writing fails.
+    None, NaN and NaT become empty cells. An existing file raises an `OutputError`, unless `force` allows to replace it.
     """
     if str(path) == "-":
         out = sys.stdout.buffer if stdout is None else stdout

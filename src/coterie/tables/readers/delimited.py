@@ -8,8 +8,9 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -22,11 +23,9 @@ from coterie.tables.table import Array, Table, column_position, text_column, to_
 if TYPE_CHECKING:
     from _csv import Reader
 
+# Cells that stand for a missing value; surrounding spaces are ignored.
 MISSING_MARKERS = frozenset({"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None", "?", "-"})
-"""Cells that stand for a missing value; surrounding spaces are ignored."""
-DELIMITERS = ("\t", ";", "|", ",", " ")
-"""Delimiters in the order in which they are tried; a space stands for any run of spaces."""
-
+DELIMITERS = ("\t", ";", "|", ",", " ")  # in the order in which they are tried; a space stands for any run of spaces
 _DELIMITER_NAMES = {"\t": "tab", " ": "space"}
 _ROWS_FOR_DELIMITER = 200
 _ROWS_FOR_HEADER = 1000
@@ -83,12 +82,7 @@ def read_delimited(
 
 
 def parse_delimited(
-    data: bytes,
-    *,
-    source: str,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    as_text: Sequence[str] = (),
+    data: bytes, *, source: str, header: bool | None = None, delimiter: str | None = None, as_text: Sequence[str] = ()
 ) -> Table:
     """Parse a text table; the table's notes say what was detected."""
     encoding, notes = _detect_encoding(data, source)
@@ -144,22 +138,18 @@ def numbered_names(width: int) -> tuple[str, ...]:
 
 
 def _detect_encoding(data: bytes, source: str) -> tuple[str, tuple[str, ...]]:
-    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and _decodes(data, "utf-16"):
-        return "utf-16", ("the file is in UTF-16",)
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with suppress(UnicodeDecodeError):
+            data.decode("utf-16")
+            return "utf-16", ("the file is in UTF-16",)
     head = data[:65536]
     if b"\0" in head or len(head.translate(None, _CONTROL_CHARACTERS)) < 0.98 * len(head):
         raise TableError(f"{source} is not a text table: it contains binary data. Check its ending.")
-    if _decodes(data, "utf-8"):
-        return "utf-8-sig", ()
-    return "latin-1", ("the file is not in UTF-8; it was read as Latin-1",)
-
-
-def _decodes(data: bytes, encoding: str) -> bool:
     try:
-        data.decode(encoding)
+        data.decode("utf-8")
     except UnicodeDecodeError:
-        return False
-    return True
+        return "latin-1", ("the file is not in UTF-8; it was read as Latin-1",)
+    return "utf-8-sig", ()
 
 
 def _parse_delimiter(delimiter: str) -> str:
@@ -179,17 +169,13 @@ def _detect_delimiter(text: _Text) -> str:
             continue
         widths = Counter(map(len, rows))
         width, count = widths.most_common(1)[0] if widths else (1, 0)
+        if width == 1 or count / len(rows) <= best_fraction:
+            continue
+        cells = [cell for row in rows[1:] or rows for cell in row]
         # Spaces also separate words: only rows that are mostly numbers are split at spaces.
-        if width > 1 and (delimiter != " " or _fraction_of_numbers(rows[1:] or rows) > 0.5):
-            fraction = count / len(rows)
-            if fraction > best_fraction:
-                best, best_fraction = delimiter, fraction
+        if delimiter != " " or sum(map(_is_number, cells)) > 0.5 * len(cells):
+            best, best_fraction = delimiter, count / len(rows)
     return best
-
-
-def _fraction_of_numbers(rows: Sequence[Sequence[str]]) -> float:
-    cells = [cell for row in rows for cell in row]
-    return sum(map(_is_number, cells)) / len(cells)
 
 
 def _has_header(sample: Sequence[Sequence[str]]) -> bool:
@@ -276,35 +262,24 @@ def _batches(text: _Text, width: int, *, has_header: bool) -> Iterator[list[list
         next(rows)
     while batch := list(islice(rows, max(1, _CELLS_PER_BATCH // width))):
         if set(map(len, batch)) != {width}:
-            raise TableError(_describe_ragged(text, width))
+            reader = text.reader()
+            length = next(len(row) for row in reader if row and len(row) != width)
+            name = _DELIMITER_NAMES.get(text.delimiter, text.delimiter)
+            raise TableError(
+                f"{text.source}, line {reader.line_num} has {length} cells where the first line has {width} (separated "
+                f"by {name!r}). Fix the line, quote cells that contain the delimiter, or set another --delimiter."
+            )
         yield batch
-
-
-def _describe_ragged(text: _Text, width: int) -> str:
-    """Describe the first line whose length differs from that of the first line."""
-    reader = text.reader()
-    length = next(len(row) for row in reader if row and len(row) != width)
-    name = _DELIMITER_NAMES.get(text.delimiter, text.delimiter)
-    return (
-        f"{text.source}, line {reader.line_num} has {length} cells where the first line has {width} "
-        f"(separated by {name!r}). Fix the line, quote cells that contain the delimiter, or set another --delimiter."
-    )
 
 
 def _to_numbers(cells: Sequence[str]) -> Array | None:
     """Convert cells to float64, missing markers to NaN; None if a cell is not a number."""
     if "_" in "".join(cells):  # Python parses 1_000 as a number
         return None
-    for convert in (float, _number_or_missing):
-        try:
-            return np.array(list(map(convert, cells)), dtype=np.float64)
-        except ValueError:
-            continue
-    return None
-
-
-def _number_or_missing(cell: str) -> float:
-    return np.nan if cell.strip() in MISSING_MARKERS else float(cell)
+    try:
+        return np.array([np.nan if cell.strip() in MISSING_MARKERS else float(cell) for cell in cells])
+    except ValueError:
+        return None
 
 
 def _to_typed(cells: Sequence[str], delimiter: str) -> tuple[Array, str]:
@@ -313,9 +288,9 @@ def _to_typed(cells: Sequence[str], delimiter: str) -> tuple[Array, str]:
         return np.array([_BOOLEANS[cell] for cell in cells]), ""
     present = [cell for cell in cells if cell not in MISSING_MARKERS]
     if all(map(_ISO_DATE.fullmatch, present)):
-        dates = _to_dates(cells)
-        if dates is not None:
-            return dates, ""
+        with suppress(ValueError):  # such as the 31st of June
+            moments = [None if cell in MISSING_MARKERS else to_utc(datetime.fromisoformat(cell)) for cell in cells]
+            return np.array(moments, dtype="datetime64[us]"), ""
     # Where semicolons separate columns, a comma inside a number is the decimal point of many countries.
     if delimiter == ";" and all(map(_DECIMAL_COMMA.fullmatch, present)):
         numbers = _to_numbers([cell.replace(",", ".") for cell in cells])
@@ -326,13 +301,3 @@ def _to_typed(cells: Sequence[str], delimiter: str) -> tuple[Array, str]:
 
 def _to_text(cells: Sequence[str]) -> Array:
     return text_column([None if cell in MISSING_MARKERS else cell for cell in cells])
-
-
-def _to_dates(cells: Sequence[str]) -> Array | None:
-    moments: list[date | None] = []
-    for cell in cells:
-        try:
-            moments.append(None if cell in MISSING_MARKERS else to_utc(datetime.fromisoformat(cell)))
-        except ValueError:  # such as the 31st of June
-            return None
-    return np.array(moments, dtype="datetime64[us]")

@@ -3,26 +3,23 @@
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, final
+from typing import Any, NamedTuple, TypeAlias, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import CoterieError, TableError, import_extra
-from coterie.tables.table import Table, format_list, format_size, pixel_names, text_column
+from coterie.tables.table import Table, as_table, format_list, format_size, text_column
 from coterie.validation import NONE, Choice, check_parameter
 
-OnProgress: TypeAlias = Callable[[int, int], None]
-"""Called with the number of images read and the number of all images."""
-Size: TypeAlias = tuple[int, int]
-"""Height and width."""
+OnProgress: TypeAlias = Callable[[int, int], None]  # called with the number of images read and the number of all images
+Size: TypeAlias = tuple[int, int]  # height and width
 Result = TypeVar("Result")
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
-FILE_COLUMN, FOLDER_COLUMN = "file", "folder"
-"""Extra columns of a table of images: their file names and sub-folders."""
+FILE_COLUMN, FOLDER_COLUMN = "file", "folder"  # extra columns of a table of images: their file names and sub-folders
 
 _MAX_SIDE = 64
 _UPRIGHT, _ROTATED = 1, 5  # EXIF orientations; from 5 on, the image is stored rotated by 90 degrees
@@ -40,21 +37,14 @@ _COLOUR_TOLERANCE = 8
 class ImageClasses:
     """Labelled images, read from a folder with one sub-folder per class."""
 
-    images: npt.NDArray[np.uint8]
-    """(n, height, width, channels); one channel if all images are grey, otherwise red, green and blue."""
-    classes: npt.NDArray[np.int64]
-    """Class of each image, an index into ``names``."""
-    names: tuple[str, ...]
-    """Names of the sub-folders, in alphabetical order."""
-    files: tuple[str, ...]
-    """File names, relative to the folder."""
-    notes: tuple[str, ...]
-    """What was done to the images."""
+    images: npt.NDArray[np.uint8]  # (n, height, width, channels): one channel if all are grey, otherwise three
+    classes: npt.NDArray[np.int64]  # class of each image, an index into ``names``
+    names: tuple[str, ...]  # names of the sub-folders, in alphabetical order
+    files: tuple[str, ...]  # file names, relative to the folder
+    notes: tuple[str, ...]  # what was done to the images
 
 
-@final
-@dataclass(frozen=True)
-class _Header:
+class _Header(NamedTuple):
     """Size and mode of an image, read before its pixels are decoded."""
 
     size: Size
@@ -62,11 +52,7 @@ class _Header:
 
 
 def read_images(
-    folder: str | Path,
-    *,
-    size: Size | None = None,
-    channels: int | None = None,
-    on_progress: OnProgress | None = None,
+    folder: str | Path, *, size: Size | None = None, channels: int | None = None, on_progress: OnProgress | None = None
 ) -> Table:
     """Read all images in a folder and its sub-folders as a table with one row per image and one column per pixel.
 
@@ -87,53 +73,24 @@ def read_images(
     Table
         Rows in the order of the file names. `extra_columns` has the file names as "file" and, if there are sub-folders,
         their names as "folder" (None for files in none). `notes` say what was done to the images.
-
-    Raises
-    ------
-    TableError
-        If there are no images, or a file cannot be decoded.
-    MissingExtraError
-        If Pillow is not installed.
     """
     folder = Path(folder)
     files, ignored = _find_images(folder)
     images, notes = _decode_all(folder, files, size, channels, on_progress)
-    height, width, depth = images.shape[1:]
     extra_columns = {FILE_COLUMN: text_column([file.as_posix() for file in files])}
     if any(file.parent.name for file in files):
         folders = [file.parent.as_posix() if file.parent.name else None for file in files]
         extra_columns[FOLDER_COLUMN] = text_column(folders)
-    return Table(
-        pixel_names((height, width, depth)),
-        block=images.reshape(len(images), -1),
-        named=False,
-        extra_columns=extra_columns,
-        notes=(*ignored, *notes),
-        source=folder.resolve().name,
-        image=(height, width, depth),
-    )
+    source = folder.resolve().name
+    return replace(as_table(images), extra_columns=extra_columns, notes=(*ignored, *notes), source=source)
 
 
 def read_image_classes(
-    folder: str | Path,
-    *,
-    size: Size | None = None,
-    channels: int | None = None,
-    on_progress: OnProgress | None = None,
+    folder: str | Path, *, size: Size | None = None, channels: int | None = None, on_progress: OnProgress | None = None
 ) -> ImageClasses:
-    """Read a folder that has one sub-folder of images per class.
+    """Read a folder that has one sub-folder per class, which contains its images at any depth.
 
-    Parameters
-    ----------
-    folder : str or Path
-        Each sub-folder is a class and contains its images, at any depth.
-    size, channels, on_progress
-        As in `read_images`.
-
-    Raises
-    ------
-    TableError
-        As in `read_images`, and if an image is in no sub-folder or a sub-folder has no images.
+    The other parameters are those of `read_images`. Images in no sub-folder and empty sub-folders raise a `TableError`.
     """
     folder = Path(folder)
     files, ignored = _find_images(folder)
