@@ -175,7 +175,7 @@ class StatisticianHead(DensityHead):
         return _mean_and_deviation(self.encoder(x, context))
 
     def decoded_log_prob(
-        self, x: Float[Tensor, "B #N D"], code: Float[Tensor, "B #N Z"], context: Float[Tensor, "B P"]
+        self, x: Float[Tensor, "B _ D"], code: Float[Tensor, "B _ Z"], context: Float[Tensor, "B P"]
     ) -> Float[Tensor, "B N"]:
         """Compute the log-likelihood of each point given its code."""
         decoded: Tensor = self.decoder(code, context)
