@@ -93,8 +93,8 @@ _FILTERING_PARAMETERS = {
     ),
     "n_principal_axes": (
         "int\n"
-        "Project each set on that many of its principal axes, for new networks without a density: with many features\n"
-        "and few classes, the network then learns how clusters lie to each other, not where they are. 0 is off."
+        "Project each set onto this many of its principal axes, for new networks without density. With many features\n"
+        "and few classes, the network then learns relative, not absolute, positions of clusters. 0 is off."
     ),
     "keep_features": (
         "bool\n"
@@ -322,7 +322,7 @@ class AmortizedClusterer(BaseClusterer, ABC):
         if "_network" in vars(self) and self._source[0] == self.weights and self._source[1] in {None, weights}:
             return
         if weights is None:
-            raise InputError("There are no weights: call learn(tasks) first, or name some (weights=...).")
+            raise InputError("weights=None: there is no network yet. Call learn(tasks) first, or give weights.")
         self._set_network(*self._read_weights(weights), weights)
 
     def _read_weights(self, weights: str | Path) -> tuple[SetModel, dict[str, Any]]:
@@ -331,7 +331,7 @@ class AmortizedClusterer(BaseClusterer, ABC):
         if card.get("method") != self.method:
             raise WeightsError(
                 f"weights={str(weights)!r} are for the method {card.get('method')!r}, not {self.method!r}. "
-                "Name other weights."
+                "Use other weights."
             )
         try:
             return self._build_network(tensors, card), card
@@ -443,8 +443,8 @@ class _OnlyAuto:
 
     def __str__(self) -> str:
         return (
-            "'auto': this method finds the number of clusters itself (Coterie, ClAM and AttentionBasedClustering "
-            "accept a number)"
+            "'auto': this method finds the number of clusters itself (Coterie, ClAM, AttentionBasedClustering and TCC "
+            "take a number)"
         )
 
 

@@ -30,10 +30,10 @@ MAX_EIGENVALUES = 100
 class AttentionBasedClustering(AmortizedClusterer):
     """Attention-based clustering: a learned similarity kernel, decoded into clusters (Coward et al., 2020).
 
-    A pretrained network reads all rows and estimates for each pair the probability to be in one cluster; the clusters,
-    and their number unless you give it, follow from these probabilities. ``fit`` trains nothing. Two networks ship: for
-    images of handwritten characters, and for points in the plane. Train your own on labelled images, embeddings or
-    tables with ``learn``.
+    A pretrained network reads all rows and estimates for each pair the probability of being in the same cluster; the
+    clusters, and their number unless you give it, follow from these probabilities. ``fit`` trains nothing. Two networks
+    ship: for images of handwritten characters, and for points in the plane. Train your own on labelled images,
+    embeddings or tables with ``learn``.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class AttentionBasedClustering(AmortizedClusterer):
     Attributes
     ----------
     kernel_ : array (m, m)
-        Probability of each pair of sampled rows to be in one cluster.
+        Probability that two of the sampled rows are in the same cluster.
     kernel_rows_ : array (m,)
         Indices of these rows: all, or a sample of ``max_points``.
     eigenvalues_ : array
@@ -180,7 +180,7 @@ class AttentionBasedClustering(AmortizedClusterer):
 
     def _fit(self, X: Any) -> None:
         if self.n_clusters is None:
-            warnings.warn('n_clusters=None is now n_clusters="auto".', FutureWarning, stacklevel=3)
+            warnings.warn('n_clusters=None is deprecated; use n_clusters="auto".', FutureWarning, stacklevel=3)
         super()._fit(X)
 
     def _weights_for(self, *, images: bool) -> str | Path | None:

@@ -1,9 +1,9 @@
 """AMCP: amortized mixing coupling processes (Liu & Jing, 2022), a reconstruction.
 
-Clusters are found one per pass. Coupling (InterCC) reads the remaining points and the clusters found, and proposes a
+Clusters are found one per pass. Coupling (InterCC) reads the remaining points and the clusters found, and predicts a
 reference for the next one. Mixing (IntraCM) moves it, and those of the clusters found, by a few E- and M-steps over all
 points, with a background for points that no cluster explains yet. A network then decides which remaining points belong.
-Points are never compared with each other: a pass costs points times clusters so far.
+Points are never compared with each other: the cost of a pass is points times clusters so far.
 
 Only the appendix of the paper was available. It specifies the two E-steps, the two M-steps, the form of the references
 and of the network that decodes them, the update of previous clusters, and the costs. The coupling network, the
@@ -35,7 +35,7 @@ from coterie.ops.partitions import Clustering
 from coterie.ops.sinkhorn import LOG_ZERO, log_mass
 
 MAX_MOVES = 30
-"""Rounds in which points move between the clusters once all are found."""
+"""Largest number of rounds in which points move between clusters, once all clusters are found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class AmcpModel(FilteringModel):
         return context.squeeze(1)
 
     def loss(self, batch: TaskBatch, generator: Generator) -> Loss:
-        """Compute membership and density loss of the next cluster, given some true clusters as found."""
+        """Compute the membership and density loss of the next cluster, with some true clusters already found."""
         # Dropout takes no generator.
         with seeded_from(generator) if self.config.dropout else nullcontext():
             x = batch.x.masked_fill(~batch.valid.unsqueeze(2), 0.0)
@@ -176,7 +176,7 @@ class AmcpModel(FilteringModel):
         # Leftovers are not members of the next cluster: if only they remain, no point is to be taken.
         member = one_hot(true.clamp(min=0), found.shape[1]) * (valid & ~is_found).unsqueeze(2)
         size = member.sum(dim=1)
-        # Of all clusters at once: the sum over points of log(1 + exp(logit)) is common to them.
+        # For all clusters at once: the sum over points of log(1 + exp(logit)) is the same for each.
         common = (softplus(result.logits) * remaining).sum(dim=1, keepdim=True)
         own = torch.einsum("bn,bnk->bk", result.logits, member.to(z.dtype))
         membership = (common - own) / remaining.sum(dim=1, keepdim=True).clamp(min=1)
@@ -204,7 +204,7 @@ class AmcpModel(FilteringModel):
     def filter_encoded(
         self, x: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
-        """Find clusters of all sets side by side until no point is left."""
+        """Find the clusters of all sets in parallel, until no point is left."""
         z = self.embed_points(x)
         labels = torch.full_like(valid, -1, dtype=torch.int64)
         kept: list[list[dict[str, Tensor]]] = [[] for _ in range(len(x))]
@@ -244,7 +244,7 @@ class AmcpModel(FilteringModel):
         anchor: Int[Tensor, " B"] | None,
         turn: Int[Tensor, " B"],
     ) -> tuple[Bool[Tensor, "B N"], Bool[Tensor, "B N"]]:
-        """Return the members of the new cluster and the leftovers, which go to clusters found; never neither."""
+        """Return the members of the new cluster, and the leftovers, which join clusters found; not both are empty."""
         taken = logits > 0
         targets, likeliest = remaining, (logits == logits.amax(dim=1, keepdim=True)) & remaining
         if anchor is not None:
@@ -257,7 +257,7 @@ class AmcpModel(FilteringModel):
     def _nearest(
         self, z: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], labels: Int[Tensor, "B N"]
     ) -> Int[Tensor, "B N"]:
-        """Return the cluster found with the highest score for each point."""
+        """Return, for each point, the cluster found that has the highest score."""
         centre, proportion = self._centres(z, valid, membership_matrix(labels, valid, z.dtype))
         nearest: Tensor = (self.mixing.pair_scores(z, centre) + log_mass(proportion).unsqueeze(1)).argmax(dim=2)
         return nearest
@@ -295,7 +295,7 @@ class AmcpModel(FilteringModel):
         return stacked | {"centre": centre.squeeze(0), "count": member.sum(dim=0).long()}
 
     def membership_logits(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Compute the logits with which each pass, by itself, would take each encoded point."""
+        """Compute the membership logits of encoded points in each pass, independently of the other passes."""
         z = self.embed_points(x).expand(len(extras["turn"]), -1, -1)
         mixed = Mixed(*(extras[name] for name in ("reference", "offset", "background", "level", "state")))
         logits: Tensor = self.membership(z, self.mixing.pair_logits(z, mixed), mixed)
@@ -365,7 +365,7 @@ class AmcpModel(FilteringModel):
 
 
 def _pass_state(result: Pass, row: int, turn: int) -> dict[str, Tensor]:
-    """Return what is kept of a pass over one set."""
+    """Return the tensors that are kept from a pass over one set."""
     mixed = result.mixed
     state = {
         "reference": mixed.mean[row, : turn + 1],

@@ -32,7 +32,7 @@ from coterie.ops.correlation import Linkage, calibrate_linkage, cluster_by_linka
 ANCHOR_POINT_PAIRS = 1 << 15
 """Pairs of an anchor and a point in one forward pass."""
 UNCERTAIN_LOGIT = 1.0
-"""If even the largest logit is within this, a pass also takes the points almost as likely as the likeliest."""
+"""If the largest logit is below this in absolute value, a pass also takes the points almost as likely."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class DacModel(FilteringModel):
     def filter_encoded(
         self, x: Float[Tensor, "B N E"], valid: Bool[Tensor, "B N"], generator: Generator
     ) -> list[Passes]:
-        """Filter encoded sets pass by pass, side by side; or run one pass for each cluster of the pairwise kernel."""
+        """Filter encoded sets in parallel, pass by pass; or run one pass for each cluster of the pairwise kernel."""
         if self.config.decoding == "kernel":
             return [self._filter_medoids(points[mask]) for points, mask in zip(x, valid, strict=True)]
         remaining = valid.clone()
@@ -260,7 +260,7 @@ class DacModel(FilteringModel):
         return replace(self.config, **linkage._asdict())
 
     def membership_logits(self, x: Float[Tensor, "N E"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
-        """Compute the logits with which each pass, by itself, would take each encoded point."""
+        """Compute the membership logits of encoded points in each pass, independently of the other passes."""
         points = x.expand(len(extras["turn"]), -1, -1)
         return self.mask_logits(points, extras["summary"], extras.get("anchor")).T
 
@@ -272,7 +272,7 @@ class DacModel(FilteringModel):
 
 
 def pair_kernel(network: DacModel, x: Float[Tensor, "N E"]) -> Float[Tensor, "N N"]:
-    """Compute the probability of each pair to be in one cluster: the mean logit with either point as the anchor."""
+    """Compute the probability that two points are in the same cluster, from the mean logit with either as anchor."""
     anchors = torch.arange(len(x), device=x.device)
     blocks = torch.split(anchors, max(1, ANCHOR_POINT_PAIRS // len(x)))
     logits = torch.cat([network.filter_anchors(x.unsqueeze(0), None, part.unsqueeze(0)).logits for part in blocks])
@@ -280,14 +280,14 @@ def pair_kernel(network: DacModel, x: Float[Tensor, "N E"]) -> Float[Tensor, "N 
 
 
 def medoids(kernel: Float[Tensor, "N N"], cluster: Int[Tensor, " N"]) -> Int[Tensor, " K"]:
-    """Return the point of each cluster with the largest mean probability; the first of equal ones."""
+    """Return the point of each cluster with the largest mean probability; ties go to the first."""
     members = one_hot(cluster).to(kernel.dtype)
     mean = (kernel @ members) / members.sum(dim=0)
     return mean.masked_fill(members == 0, -1.0).argmax(dim=0)
 
 
 def _pass_state(result: Filtered, row: int, count: Tensor, turn: int) -> dict[str, Tensor]:
-    """Return what is kept of a pass over one set."""
+    """Return the tensors that are kept from a pass over one set."""
     state = {"summary": result.summary[row], "count": count, "turn": torch.full_like(count, turn)}
     if result.context is not None:
         state["context"] = result.context[row]
@@ -297,5 +297,5 @@ def _pass_state(result: Filtered, row: int, count: Tensor, turn: int) -> dict[st
 
 
 def _repeat(x: Tensor, rows: int) -> Tensor:
-    """Repeat each set equally often, consecutively, to that many rows."""
+    """Repeat each set the same number of times, consecutively, up to that many rows."""
     return x if len(x) == rows else x.repeat_interleave(rows // len(x), dim=0)
