@@ -33,14 +33,9 @@ def test_progress_is_formatted_as_one_line(progress: Progress, text: str) -> Non
     assert str(progress) == text
 
 
-def test_silent_callbacks_are_passed_through(capsys: pytest.CaptureFixture[str]) -> None:
-    seen: list[Progress] = []
+def test_silent_callbacks_are_passed_through() -> None:
     assert make_callback(None, verbose=False, name="ClAM") is None
-    callback = make_callback(seen.append, verbose=False, name="ClAM")
-    assert callback is not None
-    callback(Progress(1, 2))
-    assert seen == [Progress(1, 2)]
-    assert capsys.readouterr() == ("", "")
+    assert make_callback(print, verbose=False, name="ClAM") is print
 
 
 def test_verbose_prints_to_stderr_every_two_seconds(

@@ -2,6 +2,7 @@
 
 import tomllib
 from pathlib import Path
+from shutil import copy
 from typing import Any
 
 import pytest
@@ -41,35 +42,25 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("package")
-def test_weights_are_loaded_by_name() -> None:
+def test_weights_are_loaded_by_name_and_listed_by_method() -> None:
     tensors, card = load_pretrained("toy-blobs-v1")
     assert torch.equal(tensors["weight"], torch.ones(2))
     assert card == pretrained_card("toy-blobs-v1")
     assert card["summary"] == 'For "tests": β.'
-
-
-@pytest.mark.usefixtures("package")
-def test_names_are_listed_by_method() -> None:
     assert pretrained_names() == ["toy-blobs-v1", "toy-rings-v2"]
     assert pretrained_names("other") == ["toy-rings-v2"]
     assert pretrained_names("unknown") == []
 
 
 @pytest.mark.usefixtures("package")
-def test_files_are_loaded_by_path() -> None:
+def test_files_are_loaded_by_path_and_registered_names_take_precedence() -> None:
     path = checkpoint(Path(), "mine", 3.0)
-    for given in ("mine.safetensors", "./mine.safetensors", str(path.resolve()), path):
+    copy(path, "bare")
+    path_like_name = copy(path, Path("toy-blobs-v1"))
+    names = ("mine.safetensors", "./mine.safetensors", str(path.resolve()), "bare", "./toy-blobs-v1")
+    for given in (*names, path, path_like_name):
         assert float(load_pretrained(given)[0]["weight"][0]) == 3.0
-    path.rename("bare")
-    assert float(load_pretrained("bare")[0]["weight"][0]) == 3.0
-
-
-@pytest.mark.usefixtures("package")
-def test_registered_names_take_precedence_over_files() -> None:
-    checkpoint(Path(), "mine", 3.0).rename("toy-blobs-v1")
     assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
-    assert float(load_pretrained("./toy-blobs-v1")[0]["weight"][0]) == 3.0
-    assert float(load_pretrained(Path("toy-blobs-v1"))[0]["weight"][0]) == 3.0
 
 
 @pytest.mark.usefixtures("package")
@@ -88,18 +79,15 @@ def test_unknown_names_raise_an_error_that_lists_the_known_ones(load: Any) -> No
         load("zebra")
 
 
-def test_modified_weights_raise_an_error(package: Path, tmp_path: Path) -> None:
+def test_modified_and_missing_weights_raise_an_error(package: Path, tmp_path: Path) -> None:
     other = checkpoint(tmp_path, value=4.0)  # intact, but not the registered file
     other.replace(package / "toy-blobs-v1.safetensors")
+    (package / "toy-rings-v2.safetensors").unlink()
     for load in (load_pretrained, pretrained_card):
         with pytest.raises(WeightsError, match=r"'toy-blobs-v1' were modified: .*Install Coterie again"):
             load("toy-blobs-v1")
-
-
-def test_missing_weights_raise_an_error(package: Path) -> None:
-    (package / "toy-blobs-v1.safetensors").unlink()
-    with pytest.raises(WeightsError, match=r"is missing\. Install Coterie again"):
-        load_pretrained("toy-blobs-v1")
+        with pytest.raises(WeightsError, match=r"is missing\. Install Coterie again"):
+            load("toy-rings-v2")
 
 
 def test_the_index_is_sorted_and_complete(package: Path) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from coterie.errors import ConfigError, InputError
 from coterie.validation import (
+    ARRAY_LIKE,
     BOOLEAN,
     FRACTION,
     NONE,
@@ -20,6 +21,7 @@ from coterie.validation import (
     InstanceOf,
     Integer,
     Number,
+    SequenceOf,
     check_n_clusters,
     check_parameter,
     check_parameters,
@@ -83,6 +85,9 @@ def test_choices_compare_types() -> None:
         (PATH, 3, "a path"),
         (InstanceOf(dict, "a mapping"), [], "a mapping"),
         ((PATH, NONE), 3, "a path, or None"),
+        (ARRAY_LIKE, "abc", "an array"),
+        (ARRAY_LIKE, [], "an array"),
+        ((Number(0), SequenceOf(Number(0))), [1, -1], "a finite number of at least 0, or a sequence of these"),
     ],
 )
 def test_messages_describe_the_allowed_values(constraint: Constraints, value: object, allowed: str) -> None:
@@ -91,8 +96,10 @@ def test_messages_describe_the_allowed_values(constraint: Constraints, value: ob
     assert str(raised.value) == f"parameter={value!r} must be {allowed}."
 
 
-def test_paths_are_accepted() -> None:
+def test_paths_and_arrays_are_accepted() -> None:
     check_parameter("weights", Path("model.safetensors"), PATH)
+    check_parameter("init", np.zeros((2, 3)), ARRAY_LIKE)
+    check_parameter("beta", (0.5, 2), SequenceOf(Number(0)))
 
 
 def test_attributes_are_checked_by_name() -> None:

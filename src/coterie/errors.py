@@ -40,10 +40,7 @@ class MissingExtraError(CoterieError, ImportError):
 
 
 def import_extra(module: str, *, extra: str, purpose: str) -> Any:
-    """Import a module of an optional dependency; if it is missing, raise an error with the command that installs it.
-
-    ``extra`` is the extra of this package, such as "arrow"; ``purpose`` is like "Parquet files need pyarrow".
-    """
+    """Import an optional dependency; if it is missing, the error has the purpose and the command that installs it."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -5,7 +5,7 @@ Estimators declare ``constraints = {"n_clusters": (Integer(1), Choice("auto"))}`
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from os import PathLike
@@ -94,10 +94,27 @@ class InstanceOf:
         return self.description
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class SequenceOf:
+    """A non-empty sequence or array, whose items satisfy a constraint if there is one."""
+
+    item: Constraint | None = None
+
+    def accepts(self, value: Any) -> bool:
+        """Return whether the value is such a sequence."""
+        is_sequence = isinstance(value, Collection) and not isinstance(value, str) and len(value) > 0
+        return is_sequence and (self.item is None or all(map(self.item.accepts, value)))
+
+    def __str__(self) -> str:
+        return "an array" if self.item is None else "a sequence of these"
+
+
 FRACTION = Number(0.0, 1.0)
 BOOLEAN = InstanceOf(bool, "True or False")
 NONE = Choice(None)
 PATH = InstanceOf((str, PathLike), "a path")
+ARRAY_LIKE = SequenceOf()
 
 
 def check_parameter(name: str, value: Any, constraints: Constraints, error: type[ValueError] = InputError) -> None:

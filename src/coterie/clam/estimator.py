@@ -1,9 +1,9 @@
 """ClAM as a scikit-learn estimator."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -21,27 +21,21 @@ from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
-from coterie.validation import BOOLEAN, NONE, Choice, Constraint, Constraints, Integer, Number, check_parameters
+from coterie.validation import (
+    ARRAY_LIKE,
+    BOOLEAN,
+    NONE,
+    Choice,
+    Constraints,
+    Integer,
+    Number,
+    SequenceOf,
+    check_parameters,
+)
 
 PARTIAL_FIT_RATE = 0.2  # initial learning rate of ``partial_fit``, as a fraction of that of the chosen run
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _SequenceOf:
-    """A non-empty sequence or array, whose items satisfy a constraint if there is one."""
-
-    item: Constraint | None = None
-
-    def accepts(self, value: Any) -> bool:
-        is_sequence = isinstance(value, Collection) and not isinstance(value, str) and len(value) > 0
-        return is_sequence and (self.item is None or all(map(self.item.accepts, value)))
-
-    def __str__(self) -> str:
-        return "an array" if self.item is None else "a sequence of these"
-
-
-_ARRAY = _SequenceOf()
 _POSITIVE = Number(0.0, exclusive=True)
 _MASK_RATE = Number(0.0, 1.0, exclusive=True)
 _FILL = Choice(*get_args(Fill))
@@ -131,18 +125,18 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     constraints: ClassVar[Mapping[str, Constraints]] = {
         "n_clusters": (Integer(1), Choice("auto")),
         "max_clusters": Integer(1),
-        "beta": (_POSITIVE, Choice("auto"), _SequenceOf(_POSITIVE)),
+        "beta": (_POSITIVE, Choice("auto"), SequenceOf(_POSITIVE)),
         "steps": Integer(1),
-        "learning_rate": (_POSITIVE, _SequenceOf(_POSITIVE)),
-        "mask_rate": (_MASK_RATE, _SequenceOf(_MASK_RATE)),
-        "fill": (_FILL, _SequenceOf(_FILL)),
+        "learning_rate": (_POSITIVE, SequenceOf(_POSITIVE)),
+        "mask_rate": (_MASK_RATE, SequenceOf(_MASK_RATE)),
+        "fill": (_FILL, SequenceOf(_FILL)),
         "n_restarts": Integer(1),
-        "init": (Choice("mixed", *INITS), _ARRAY),
+        "init": (Choice("mixed", *INITS), ARRAY_LIKE),
         "select": Choice(*get_args(Select)),
         "min_cluster_size": (Integer(0), Choice("auto")),
         "objective": Choice(*get_args(Objective)),
         "metric": Choice(*get_args(Metric)),
-        "prototype_weights": (NONE, Choice("learned"), _ARRAY),
+        "prototype_weights": (NONE, Choice("learned"), ARRAY_LIKE),
         "epochs": (Integer(1), Choice("auto")),
         "batch_size": (Integer(1), Choice("auto")),
         "halving": BOOLEAN,

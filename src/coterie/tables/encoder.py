@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, final, get_args
+from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -364,9 +364,7 @@ def _fit_category(column: Array, position: int, name: str, *, scaled: bool) -> C
     )
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class NumberSummary:
+class NumberSummary(NamedTuple):
     """Statistics of each column; values that are not finite count as missing."""
 
     present: Counts
@@ -453,12 +451,7 @@ def _transform_far(z: Floats, compressed: Flags, function: np.ufunc) -> Floats:
 
 
 def _describe_columns(
-    table: Table,
-    positions: Sequence[int],
-    summary: NumberSummary,
-    categories: Sequence[CategoryColumn],
-    *,
-    varied: bool,
+    table: Table, positions: list[int], summary: NumberSummary, categories: list[CategoryColumn], *, varied: bool
 ) -> Iterator[str]:
     """Yield the decisions of `fit` that the user may want to know, one line each."""
     names = np.array([table.names[i] for i in positions], dtype=object)

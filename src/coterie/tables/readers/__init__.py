@@ -3,13 +3,14 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, TypeAlias, final
 
 from coterie.errors import InputError, OutputError, TableError
 from coterie.files import write_atomically
 from coterie.tables.readers.binary import read_arrow, read_mat, read_npy, read_npz, read_parquet, to_parquet
-from coterie.tables.readers.delimited import parse_delimited, read_delimited, to_csv, to_tsv
+from coterie.tables.readers.delimited import parse_delimited, read_delimited, to_csv
 from coterie.tables.readers.images import IMAGE_ENDINGS, OnProgress, Size, read_images
 from coterie.tables.table import Array, Table, format_list
 
@@ -48,7 +49,7 @@ def _read_folder(
 # To add a format, append a line. Of two that match a file name, the one with the longer ending is used.
 FORMATS: list[Format] = [
     Format("comma-separated text", (".csv",), read_delimited, _TEXT_OPTIONS, to_csv),
-    Format("tab-separated text", (".tsv",), read_delimited, _TEXT_OPTIONS, to_tsv),
+    Format("tab-separated text", (".tsv",), read_delimited, _TEXT_OPTIONS, partial(to_csv, delimiter="\t")),
     Format("delimited text", (".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), read_delimited, _TEXT_OPTIONS),
     Format("Parquet", (".parquet",), read_parquet, write=to_parquet, requires="pyarrow"),
     Format("Arrow", (".arrow", ".feather", ".ipc"), read_arrow, requires="pyarrow"),

@@ -118,11 +118,6 @@ def to_csv(names: Sequence[str], columns: Sequence[Array], delimiter: str = ",")
     return out.getvalue().encode("utf-8")
 
 
-def to_tsv(names: Sequence[str], columns: Sequence[Array]) -> bytes:
-    """Format columns as tab-separated text in UTF-8."""
-    return to_csv(names, columns, "\t")
-
-
 def _format_cells(column: Array) -> list[Any]:
     column = np.asarray(column)
     if column.dtype.kind == "M":
@@ -153,7 +148,7 @@ def _detect_encoding(data: bytes, source: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _parse_delimiter(delimiter: str) -> str:
-    character = {**{name: char for char, name in _DELIMITER_NAMES.items()}, "\\t": "\t"}.get(delimiter, delimiter)
+    character = {"tab": "\t", "\\t": "\t", "space": " "}.get(delimiter, delimiter)
     if len(character) != 1 or character in '\r\n"':
         raise TableError(f"delimiter={delimiter!r} must be one character, 'tab' or 'space'.")
     return character
@@ -293,9 +288,8 @@ def _to_typed(cells: Sequence[str], delimiter: str) -> tuple[Array, str]:
             return np.array(moments, dtype="datetime64[us]"), ""
     # Where semicolons separate columns, a comma inside a number is the decimal point of many countries.
     if delimiter == ";" and all(map(_DECIMAL_COMMA.fullmatch, present)):
-        numbers = _to_numbers([cell.replace(",", ".") for cell in cells])
-        if numbers is not None:
-            return numbers, "the comma was read as the decimal point"
+        numbers = [np.nan if cell in MISSING_MARKERS else float(cell.replace(",", ".")) for cell in cells]
+        return np.array(numbers), "the comma was read as the decimal point"
     return _to_text(cells), ""
 
 
