@@ -94,7 +94,7 @@ def test_the_more_frequent_of_two_levels_is_reported() -> None:
     assert [data.label(i) for i in sorted(data.independent_features)] == ["member = yes", "size"]
     heat = heat_map(data, feature_statistics(data))
     assert heat is not None
-    assert [row.label for row in heat.rows] == ["member = yes"]
+    assert [row["label"] for row in heat["rows"]] == ["member = yes"]
 
 
 def test_a_frequent_level_that_is_rarer_than_elsewhere_is_less() -> None:
@@ -134,7 +134,7 @@ def test_typical_row_is_nearest_to_the_prototype() -> None:
 def test_borderline_rows_have_the_smallest_margin() -> None:
     memberships = [[0.9, 0.1], [0.6, 0.4], [0.52, 0.48], [0.3, 0.7]]
     first, second = profiles_of(data_with(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
-    assert [(row.row, row.other) for row in first.borderline] == [(2, 1), (1, 1)]
+    assert [(row, other) for row, _, other, _ in first.borderline] == [(2, 1), (1, 1)]
     assert second.borderline == ()
 
 

@@ -252,7 +252,7 @@ def test_axis_ticks_are_round_and_inside() -> None:
 
 def test_training_curve_is_logarithmic_when_the_loss_falls_far() -> None:
     curves = [training_curve(losses) for losses in ([100.0, 10.0, 1.0], [3.0, 2.5, 2.0], [1.0, 1.0], [])]
-    assert [curve and curve.y.title for curve in curves] == ["loss (logarithmic)", "loss", "loss", None]
+    assert [curve and curve["y"].title for curve in curves] == ["loss (logarithmic)", "loss", "loss", None]
 
 
 def test_png_is_transparent_without_a_colour() -> None:

@@ -178,7 +178,5 @@ def _defaults(by_method: Mapping[str, Option]) -> str:
     for method, option in by_method.items():
         if option.default:
             users.setdefault(option.default, []).append(method)
-    if len(users) == 1:
-        return f" [default: {next(iter(users))}]"
-    parts = [f"{value} ({', '.join(names)})" for value, names in users.items()]
+    parts = list(users) if len(users) == 1 else [f"{value} ({', '.join(names)})" for value, names in users.items()]
     return f" [default: {'; '.join(parts)}]" if parts else ""

@@ -96,7 +96,9 @@ def measure_silhouette(
 def run(request: ClusterRequest) -> None:
     """Run the command; all errors that can be foreseen are raised before the fit."""
     display = ProgressDisplay(quiet=request.quiet)
-    image = _image_size(request)
+    if request.image is not None and request.report is None:
+        raise InputError("--image has an effect on the report only. Add --report PAGE.html, or leave it out.")
+    image = None if request.image is None else parse_size("--image", request.image)
     model = build_estimator(request, display)
     outputs = check_outputs(request, [request.file])
     with display.progress(f"Reading {request.file}") as callback:
@@ -145,14 +147,6 @@ def _parse_n_clusters(text: str) -> int | Literal["auto"]:
     if not text.isdecimal() or int(text) == 0:
         raise InputError(f"-k {text} must be an integer of at least 1, or auto.")
     return int(text)
-
-
-def _image_size(request: ClusterRequest) -> Size | None:
-    if request.image is None:
-        return None
-    if request.report is None:
-        raise InputError("--image has an effect on the report only. Add --report PAGE.html, or leave it out.")
-    return parse_size("--image", request.image)
 
 
 def _check_pixels(image: Size | None, features: Table) -> None:

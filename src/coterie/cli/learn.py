@@ -7,9 +7,10 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, final
 
@@ -38,8 +39,6 @@ from coterie.training.loop import TrainConfig
 from coterie.training.state import open_run
 
 _NO_WEIGHTS = "none"
-_IMAGE_SETTINGS = {"batch_size": 4, "max_points": 150}
-
 
 Kind = Literal["recipe", "table", "folder"]
 Training = Callable[[Callback], "Trained"]
@@ -142,15 +141,12 @@ def _prepare_images(request: LearnRequest, steps: int, folder: Path, display: Pr
     start = None if start == _NO_WEIGHTS else start
     digest = hashlib.sha256(classes.images.tobytes())
     digest.update("\n".join(classes.files).encode())
-    seed = request.seed or 0
-    open_run(folder, {"images": digest.hexdigest(), "seed": seed, "steps": steps, "start": start})
-
-    def train(callback: Callback) -> Trained:
-        model: Any = method.build_estimator(weights=start, random_state=seed, callback=callback)
-        model.learn([(classes.images, classes.classes)], steps=steps, folder=folder, **_IMAGE_SETTINGS)
-        return _describe_trained(model, steps, len(classes.names), "classes", "FOLDER")
-
-    return train
+    identity = {"images": digest.hexdigest(), "seed": request.seed or 0, "steps": steps, "start": start}
+    open_run(folder, identity)
+    model = method.build_estimator(weights=start, random_state=request.seed or 0)
+    tasks = [(classes.images, classes.classes)]
+    settings = {"steps": steps, "folder": folder, "batch_size": 4, "max_points": 150}
+    return partial(_train, model, tasks, settings, f"{len(classes.names)} classes", "FOLDER")
 
 
 def _prepare_table(request: LearnRequest, steps: int, folder: Path, display: ProgressDisplay) -> Training:
@@ -168,23 +164,22 @@ def _prepare_table(request: LearnRequest, steps: int, folder: Path, display: Pro
         digest.update(json.dumps([table.names, columns, clusters.tolist()], default=str).encode())
     identity = {"method": method.name, "sets": digest.hexdigest(), "seed": request.seed or 0, "steps": steps}
     open_run(folder, identity | {"start": None if start is None else file_digest(pretrained_path(start))})
-
-    def train(callback: Callback) -> Trained:
-        model: Any = method.build_estimator(weights=start, random_state=request.seed or 0, callback=callback)
-        model.learn(tasks, steps=steps, folder=folder)
-        return _describe_trained(model, steps, len(tasks), "data sets", "FILE")
-
-    return train
+    model = method.build_estimator(weights=start, random_state=request.seed or 0)
+    return partial(_train, model, tasks, {"steps": steps, "folder": folder}, f"{len(tasks)} data sets", "FILE")
 
 
-def _describe_trained(model: Any, steps: int, n: int, noun: str, source: str) -> Trained:
+def _train(
+    model: Any, tasks: Any, settings: Mapping[str, Any], trained_on: str, source: str, callback: Callback
+) -> Trained:
+    """Train on the tasks; `trained_on` names the data in messages, and `source` the data that the model clusters."""
+    model.set_params(callback=callback).learn(tasks, **settings)
     index = f"adjusted Rand index {model.evaluation_['adjusted_rand_index']:.3f}"
     held_out = int(model.evaluation_["held_out_tasks"])
-    outcome = f"{held_out} of {n} {noun} were held out: {index}"
+    outcome = f"{held_out} of {trained_on} were held out: {index}"
     if held_out == 0:
-        outcome = f"none of the {n} {noun} were held out, because there are too few; training data: {index}"
+        outcome = f"none of the {trained_on} were held out, because there are too few; training data: {index}"
     hint = f"use it with: coterie cluster {source} --method {model.method} --weights {{model}}"
-    return Trained(model.save, steps, outcome, hint)
+    return Trained(model.save, settings["steps"], outcome, hint)
 
 
 def _split_tasks(loaded: Loaded) -> tuple[list[tuple[Table, Array]], tuple[str, ...]]:

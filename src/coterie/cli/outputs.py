@@ -70,11 +70,7 @@ def check_outputs(writing: Writing, sources: Sequence[str]) -> Outputs:
         )
     if writing.append and writing.rows is None:
         raise InputError("--append has an effect on the written rows only. Add -o OUT, or leave it out.")
-    given = {
-        "--output": None if to_stdout else writing.rows,
-        "--report": writing.report,
-        "--save": writing.save,
-    }
+    given = {"--output": None if to_stdout else writing.rows, "--report": writing.report, "--save": writing.save}
     paths = {option: Path(path) for option, path in given.items() if path is not None}
     taken = {Path(source).resolve(): "the input" for source in sources if source != "-"}
     for option, path in paths.items():
@@ -84,7 +80,11 @@ def check_outputs(writing: Writing, sources: Sequence[str]) -> Outputs:
             raise OutputError(f"{option} {str(path)!r} is also {taken[target]}. Choose another name.")
         taken[target] = f"the path of {option}"
         _check_target(path, force=writing.force)
-        _check_writable(target)
+        with _hidden_folder(target.parent) as folder:
+            try:
+                Path(folder, f".{target.name}.00000000.part").touch()  # the longest name that will be needed
+            except OSError as error:
+                raise OutputError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
     return Outputs(paths.get("--output"), paths.get("--report"), paths.get("--save"), to_stdout, force=writing.force)
 
 
@@ -108,15 +108,6 @@ def _check_target(path: Path, *, force: bool) -> None:
         raise OutputError(f"{str(path)!r} exists already. Choose another name, or replace it with --force.")
     if not path.parent.is_dir():
         raise OutputError(f"The folder {str(path.parent)!r} does not exist. Create it first.")
-
-
-def _check_writable(target: Path) -> None:
-    """Create and remove an empty file with the longest name that will be needed."""
-    with _hidden_folder(target.parent) as folder:
-        try:
-            Path(folder, f".{target.name}.00000000.part").touch()
-        except OSError as error:
-            raise OutputError(f"{str(target)!r} cannot be written: {error.strerror or error}.") from error
 
 
 def _hidden_folder(parent: Path) -> TemporaryDirectory[str]:

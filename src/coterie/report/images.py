@@ -22,15 +22,7 @@ _NONE, _FROM_LEFT, _FROM_ABOVE = 0, 1, 2
 
 
 def image_png(pixels: NDArray[np.float64], low: float, high: float) -> str:
-    """Encode an image in which `low` is black and `high` is white as a data URL.
-
-    Parameters
-    ----------
-    pixels : array (height, width, channels)
-        One channel for grey, or red, green and blue; NaN is black.
-    low, high : float
-        Ends of the scale; values beyond are clipped.
-    """
+    """Encode pixels (height, width, channels) as a data URL; `low` and NaN are black, `high` is white."""
     span = high - low if high > low else 1.0
     levels = np.rint(255 * np.clip((np.nan_to_num(pixels, nan=low) - low) / span, 0, 1)).astype(np.uint8)
     return _data_url(levels, _GREY if levels.shape[2] == 1 else _COLOUR, b"")

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import coterie
 from coterie.base import BaseClusterer
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
+from coterie.report import sections
 from coterie.report.data import ClusteringData, check_length, collect_data
 from coterie.report.formatting import (
     cluster_colours,
@@ -24,18 +25,6 @@ from coterie.report.formatting import (
 from coterie.report.images import build_gallery
 from coterie.report.profile import describe_clusters, feature_statistics, rank_features
 from coterie.report.projection import HEIGHT, WIDTH, Map, build_map
-from coterie.report.sections import (
-    Silhouettes,
-    confusion_table,
-    heat_map,
-    kernel_panels,
-    measure_silhouettes,
-    membership_histogram,
-    row_texts,
-    run_table,
-    training_curve,
-    typical_cells,
-)
 from coterie.report.selection import (
     Alternative,
     SelectionSection,
@@ -115,62 +104,57 @@ def render_report(
     best_features = np.empty(0, dtype=np.int64) if statistics is None else rank_features(statistics, 24)
     best_columns = list(dict.fromkeys(data.features[i].column for i in best_features))
     meaningful = table.image is None or description.pixel_distances_meaningful
-    silhouettes = measure_silhouettes(data) if meaningful else None
+    silhouettes = sections.measure_silhouettes(data) if meaningful else None
     colours = cluster_colours(data.n_clusters)
     map_ = build_map(data, model, description, colours)
-    selection = selection_section(description.selection, data.n_clusters)
+    why = selection_section(description.selection, data.n_clusters)
     alternatives = find_alternatives(description.selection, data, map_.rows)
     notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
     fit_notes = [_sentence(note) for note in model.notes_]
     if seconds is not None:
         fit_notes.append(f"The fit took {format_number(float(f'{seconds:.3g}'))} seconds.")
-    key_numbers = _key_numbers(data, silhouettes, selection)
+    key_numbers = _key_numbers(data, silhouettes, why)
     confusion, members = None, None
     if truth is not None:
         known = check_length(truth, len(data.labels), "truth")
         classes, members = np.unique([str(value) for value in known.tolist()], return_inverse=True)
         key_numbers += _score_numbers(members, data.labels)
-        confusion = confusion_table(data, classes, members)
-    bars, tallest = membership_histogram(data)
+        confusion = sections.confusion_table(data, classes, members)
+    bars, tallest = sections.membership_histogram(data)
     return _template().render(
         version=coterie.__version__,
         title=title,
         source=source,
         summary=_summary(data, silhouettes, best_columns[:3]),
-        warning=selection.confidence.caution if selection else "",
-        selection=selection,
-        kernel=kernel_panels(description, data, members, colours),
+        warning=why.confidence.caution if why else "",
+        selection=description.selection,
+        why=why,
+        kernel=sections.kernel_panels(description, data, members, colours),
         sections=description.sections,
         alternatives=alternatives,
-        n_outliers=data.n_outliers,
-        n_rows=len(data.labels),
-        noun=data.noun,
-        all_rows="all rows except outliers" if data.n_outliers else "all rows",
+        data=data,
         key_numbers=key_numbers,
-        colours=cluster_colours(max(data.n_clusters, *(each.n_colours for each in alternatives), 1)),
-        row_count=plural(int(data.sizes.sum()), data.noun),
+        colours=cluster_colours(max(data.n_clusters, *(1 + max(each.clusters) for each in alternatives), 1)),
         map=map_,
         map_width=WIDTH,
         map_height=HEIGHT,
         map_shown=_shown(len(map_.rows), len(data.labels), data.noun),
         tips=_tips(data, map_, best_columns[:_TIP_COLUMNS], alternatives),
         clusters=profiles,
-        typical_cells=[typical_cells(data, profile, best_columns) for profile in profiles],
-        ids=data.ids,
-        largest=max(1, data.n_outliers, *data.sizes.tolist()),
+        typical_cells=[sections.typical_cells(data, profile, best_columns) for profile in profiles],
         gallery=None if table.image is None else build_gallery(data),
-        heat=None if statistics is None else heat_map(data, statistics),
+        heat=None if statistics is None else sections.heat_map(data, statistics),
         silhouettes=silhouettes,
         silhouettes_shown=_describe_silhouettes(data, silhouettes, meaningful=meaningful),
         histogram=bars,
-        tallest=plural(tallest, data.noun),
+        tallest=tallest,
         confusion=confusion,
         table_notes=notes[:_VISIBLE_NOTES],
         more_table_notes=notes[_VISIBLE_NOTES:],
         fit_notes=fit_notes,
         parameters=[(name, repr(value)) for name, value in sorted(model.get_params().items()) if name not in _UNSHOWN],
-        curve=training_curve(description.losses),
-        runs=run_table(description.runs),
+        curve=sections.training_curve(description.losses),
+        runs=sections.run_table(description.runs),
     )
 
 
@@ -187,7 +171,7 @@ def _template() -> jinja2.Template:
     return environment.get_template("page.html.jinja")
 
 
-def _summary(data: ClusteringData, silhouettes: Silhouettes | None, columns: Sequence[str]) -> str:
+def _summary(data: ClusteringData, silhouettes: sections.Silhouettes | None, columns: Sequence[str]) -> str:
     """Describe the result in one sentence."""
     sizes, noun = data.sizes, data.noun
     rows = plural(len(data.labels), noun)
@@ -213,7 +197,7 @@ def _summary(data: ClusteringData, silhouettes: Silhouettes | None, columns: Seq
 
 
 def _key_numbers(
-    data: ClusteringData, silhouettes: Silhouettes | None, selection: SelectionSection | None
+    data: ClusteringData, silhouettes: sections.Silhouettes | None, selection: SelectionSection | None
 ) -> list[tuple[str, str, str]]:
     """Return label, value and note of each number at the top of the page."""
     n, columns, features = len(data.labels), data.table.n_columns, len(data.features)
@@ -248,7 +232,7 @@ def _shown(shown: int, n: int, noun: str) -> str:
     return f"All {n:,} {noun}s are shown." if n > 1 else f"The only {noun} is shown."
 
 
-def _describe_silhouettes(data: ClusteringData, silhouettes: Silhouettes | None, *, meaningful: bool) -> str:
+def _describe_silhouettes(data: ClusteringData, silhouettes: sections.Silhouettes | None, *, meaningful: bool) -> str:
     if silhouettes is not None:
         return _shown(silhouettes.n_rows, len(data.labels) - data.n_outliers, data.noun)
     if not meaningful:
@@ -275,7 +259,7 @@ def _tips(
                 int(data.labels[row]),
                 format_percent(float(memberships[row])),
                 shorten(data.ids[row], 60),
-                row_texts(data, columns, row),
+                sections.row_texts(data, columns, row),
             ]
             for row, position in zip(map_.rows.tolist(), map_.points, strict=True)
         ],

@@ -13,10 +13,11 @@ from coterie.tables.encoder import Feature
 NOTABLE = 0.5
 # Fraction of the total spread; keeps effects finite where the spread within clusters is zero.
 _SMALLEST_SPREAD = 0.1
-_WIDEST_EFFECT = 3.0
 _LEVELS_PER_COLUMN = 2
 _MOST_TRAITS, _SHOWN_TRAITS = 12, 6
 _SHOWN_BORDERLINE = 3
+
+Borderline = tuple[int, float, int, float]  # row, its membership, the other cluster, its membership there
 
 
 @dataclass(frozen=True)
@@ -30,22 +31,6 @@ class Trait:
     overall: str
     word: str
 
-    @property
-    def bar(self) -> tuple[float, float]:
-        """Return left end and width of a bar from the middle, in percent; large effects are cut off."""
-        width = 50 * min(abs(self.effect) / _WIDEST_EFFECT, 1.0)
-        return (50.0 if self.effect > 0 else 50.0 - width), width
-
-
-@dataclass(frozen=True)
-class Borderline:
-    """A row that is almost as likely to be in another cluster."""
-
-    row: int
-    here: float
-    other: int
-    there: float
-
 
 @dataclass(frozen=True)
 class ClusterProfile:
@@ -57,7 +42,7 @@ class ClusterProfile:
     name: str
     traits: tuple[Trait, ...]
     typical: int
-    borderline: tuple[Borderline, ...]
+    borderline: tuple[Borderline, ...]  # rows that are almost as likely to be in another cluster
     membership: float
 
 
@@ -240,7 +225,7 @@ def _borderline(data: ClusteringData, cluster: int) -> tuple[Borderline, ...]:
     there = elsewhere.max(axis=1, initial=-1.0)
     order = np.argsort(here - there, kind="stable")[:_SHOWN_BORDERLINE]
     nearest = [int(i) for i in order if there[i] >= here[i] / 2]
-    return tuple(Borderline(int(members[i]), float(here[i]), int(other[i]), float(there[i])) for i in nearest)
+    return tuple((int(members[i]), float(here[i]), int(other[i]), float(there[i])) for i in nearest)
 
 
 def rank_features(statistics: FeatureStatistics, at_most: int) -> NDArray[np.int64]:

@@ -121,18 +121,7 @@ def membership_histogram(data: ClusteringData) -> tuple[list[tuple[float, float,
     return bars, tallest
 
 
-@dataclass(frozen=True)
-class Curve:
-    """The loss over the epochs as a path in a drawing of 100 by 100."""
-
-    path: str
-    x: Axis
-    y: Axis
-    first: str
-    last: str
-
-
-def training_curve(losses: Sequence[float]) -> Curve | None:
+def training_curve(losses: Sequence[float]) -> dict[str, Any] | None:
     """Plot the loss per epoch, on a logarithmic scale if it falls by a factor of ten; None for less than two."""
     loss = np.asarray(losses, dtype=np.float64)
     epochs = np.flatnonzero(np.isfinite(loss))
@@ -146,14 +135,13 @@ def training_curve(losses: Sequence[float]) -> Curve | None:
     low, high = low - pad, high + pad
     x = 100 * (epochs - epochs[0]) / (epochs[-1] - epochs[0])
     y = 100 * (high - heights) / (high - low)
-    points = " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x, y, strict=True))
-    return Curve(
-        path=points,
-        x=axis_over(int(epochs[0]) + 1, int(epochs[-1]) + 1, "epoch"),
-        y=_logarithmic_axis(low, high) if logarithmic else axis_over(low, high, "loss", wanted=4),
-        first=format_number(float(shown[0])),
-        last=format_number(float(shown[-1])),
-    )
+    return {
+        "path": " ".join(f"{a:.2f},{b:.2f}" for a, b in zip(x, y, strict=True)),
+        "x": axis_over(int(epochs[0]) + 1, int(epochs[-1]) + 1, "epoch"),
+        "y": _logarithmic_axis(low, high) if logarithmic else axis_over(low, high, "loss", wanted=4),
+        "first": format_number(float(shown[0])),
+        "last": format_number(float(shown[-1])),
+    }
 
 
 def _logarithmic_axis(low: float, high: float) -> Axis:
@@ -176,24 +164,6 @@ _FULL_COLOUR_AT = 2.0
 _STRONGEST_MIX = 72.0
 
 
-@dataclass(frozen=True)
-class ShadedRow:
-    """A row of a table; each cell starts with its text and the percentage of colour that shades it."""
-
-    label: str
-    full: str
-    cells: list[tuple[str, int] | tuple[str, int, str, str]]
-    total: str = ""
-
-
-@dataclass(frozen=True)
-class ShadedTable:
-    """A table of shaded cells, and a sentence on which part is shown."""
-
-    rows: tuple[ShadedRow, ...]
-    shown: str
-
-
 def typical_cells(data: ClusteringData, profile: ClusterProfile, best_columns: Sequence[str]) -> list[tuple[str, str]]:
     """Return columns and values of the typical row of a cluster: its traits first, then the best columns."""
     if not best_columns:
@@ -208,7 +178,7 @@ def row_texts(data: ClusteringData, columns: Sequence[str], row: int) -> list[st
     return [format_cell(data.table, data.table.names.index(name), row) for name in columns]
 
 
-def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> ShadedTable | None:
+def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> dict[str, Any] | None:
     """Return a table of clusters by the features that separate them best; None if no feature does."""
     independent = data.independent_features
     ranked = rank_features(statistics, len(data.features)).tolist()
@@ -216,25 +186,26 @@ def heat_map(data: ClusteringData, statistics: FeatureStatistics) -> ShadedTable
     if data.n_clusters < 2 or not indices:
         return None
     z_scores = statistics.z_scores
-    rows = tuple(
-        ShadedRow(
-            label=data.label(i),
-            full=data.features[i].name,
-            cells=[
+    rows = [
+        {
+            "label": data.label(i),
+            "full": data.features[i].name,
+            "cells": [
                 _heat_cell(float(z), format_mean(data.features[i], float(mean), float(statistics.spread[i])))
                 for z, mean in zip(z_scores[:, i], statistics.means[:, i], strict=True)
             ],
-        )
+        }
         for i in indices
-    )
+    ]
     total = len(independent)
     shown = "Columns that separate the clusters best come first." if total > 1 else ""
     if len(indices) < total:
         shown = f"The {len(indices)} columns and levels that separate the clusters best are shown, of {total:,}."
-    return ShadedTable(rows, shown)
+    return {"rows": rows, "shown": shown}
 
 
 def _heat_cell(z: float, mean: str) -> tuple[str, int, str, str]:
+    """Return the text of a cell, its percentage of colour, the kind of colour, and a tip."""
     if not np.isfinite(z):
         return "–", 0, "high", "missing"
     mix = round(_STRONGEST_MIX * min(abs(z) / _FULL_COLOUR_AT, 1.0))
@@ -242,7 +213,7 @@ def _heat_cell(z: float, mean: str) -> tuple[str, int, str, str]:
     return text, mix, "high" if z > 0 else "low", mean
 
 
-def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArray[np.int64]) -> ShadedTable:
+def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArray[np.int64]) -> dict[str, Any]:
     """Count the rows of each known class in each cluster, with the outliers in the last column if there are any."""
     counts = np.zeros((len(classes), data.n_clusters + (data.n_outliers > 0)), dtype=np.int64)
     np.add.at(counts, (members, np.where(data.inside, data.labels, data.n_clusters)), 1)
@@ -250,17 +221,17 @@ def confusion_table(data: ClusteringData, classes: NDArray[Any], members: NDArra
     # Classes are in the order of the clusters that hold most of them, so that a good match is a diagonal.
     largest = np.argsort(-totals, kind="stable")[:CLASSES]
     order = largest[np.argsort(counts[largest].argmax(axis=1), kind="stable")]
-    rows = tuple(
-        ShadedRow(
-            label=shorten(str(classes[i]), 32),
-            full=str(classes[i]),
-            cells=[(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i])) for n in counts[i].tolist()],
-            total=f"{totals[i]:,}",
-        )
+    rows = [
+        {
+            "label": shorten(str(classes[i]), 32),
+            "full": str(classes[i]),
+            "cells": [(f"{n:,}" if n else "·", round(_STRONGEST_MIX * n / totals[i])) for n in counts[i].tolist()],
+            "total": f"{totals[i]:,}",
+        }
         for i in order
-    )
+    ]
     shown = f"The {CLASSES} largest of {len(classes):,} classes are shown." if len(classes) > CLASSES else ""
-    return ShadedTable(rows, shown)
+    return {"rows": rows, "shown": shown}
 
 
 def run_table(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

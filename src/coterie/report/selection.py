@@ -76,24 +76,16 @@ class Confidence:
         """Return a sentence for the top of the page if the confidence is low."""
         return f"{self.headline}: {self.sentence[0].lower()}{self.sentence[1:]}" if self.warning else ""
 
-    @property
-    def bar(self) -> float:
-        """Return the confidence as the length of a bar, in percent."""
-        return 100 * min(max(self.value, 0.0), 1.0)
-
 
 @dataclass(frozen=True)
 class SelectionSection:
-    """Everything that the page shows about the choice among candidates."""
+    """What the page says about the choice among candidates."""
 
     confidence: Confidence
     chart: ScoreChart | None
     shortlist: Sequence[Candidate]
     shown: str
     runner_up: str
-    levels: Sequence[Candidate]
-    chosen: Candidate | None
-    low_confidence: float
 
 
 def selection_section(selection: Selection | None, n_clusters: int) -> SelectionSection | None:
@@ -110,9 +102,6 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
         shortlist=shortlist,
         shown=shown,
         runner_up=_describe_runner_up(selection),
-        levels=selection.levels,
-        chosen=selection.chosen,
-        low_confidence=100 * selection.low_confidence,
     )
 
 
@@ -139,6 +128,10 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
     if removed > 0:
         were = "was" if removed == 1 else "were"
         meaning += f" {plural(removed, 'cluster')} of the candidate had only outliers and {were} removed."
+    best = selection.candidates[0]
+    warning = "There may be no clusters in this table, or none that these columns show."
+    if chosen["score"] < selection.low_confidence <= best["score"]:
+        warning = f"The requested granularity led away from the best candidate: {describe_candidate(best)}."
     headlines = ((0.75, "High confidence"), (0.5, "Moderate confidence"), (selection.low_confidence, "Low confidence"))
     return Confidence(
         value=value,
@@ -146,7 +139,7 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
         headline=next((text for least, text in headlines if value >= least), "Little better than a guess"),
         sentence=f"The expected adjusted Rand index with the true classes is {value:.2f}.",
         meaning=meaning,
-        warning=_warning(selection, chosen) if value < selection.low_confidence else "",
+        warning=warning if value < selection.low_confidence else "",
     )
 
 
@@ -157,13 +150,6 @@ def _explain_fewer(selection: Selection, chosen: Candidate) -> str:
     if best["n_clusters"] <= chosen["n_clusters"] or highest - own > selection.tolerance:
         return ""
     return f" Among candidates about as good as the best ({describe_candidate(best)}), the fewest clusters are chosen."
-
-
-def _warning(selection: Selection, chosen: Candidate) -> str:
-    best = selection.candidates[0]
-    if chosen["score"] < selection.low_confidence <= best["score"]:
-        return f"The requested granularity led away from the best candidate: {describe_candidate(best)}."
-    return "There may be no clusters in this table, or none that these columns show."
 
 
 def algorithm_of(candidate: Candidate) -> str:
@@ -230,11 +216,6 @@ class Alternative:
     description: str
     labels: tuple[int, ...]
     clusters: dict[int, str]  # percentage of the shown rows by colour, the largest first
-
-    @property
-    def n_colours(self) -> int:
-        """Return the number of colours that it needs."""
-        return 1 + max(self.clusters, default=0)
 
 
 def find_alternatives(
