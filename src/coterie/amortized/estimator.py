@@ -52,18 +52,15 @@ from coterie.validation import (
     check_parameters,
 )
 
-EVALUATIONS = 20
-"""Held-out evaluations per run of ``learn``."""
-LARGEST_FEATURE = 1e6
-"""Features are clamped to this absolute value, so that squares inside the network do not overflow."""
+EVALUATIONS = 20  # held-out evaluations per run of ``learn``
+LARGEST_FEATURE = 1e6  # features are clamped to this absolute value, so that squares inside the network do not overflow
 
 # Names of tensors in model files.
 CLUSTERS = "found."
 FEATURE_MAP = "match."
 MEANS = "means"
 
-ImageSize = tuple[int, int, int]
-"""Channels, height and width."""
+ImageSize = tuple[int, int, int]  # channels, height and width
 
 _SHARED_PARAMETERS = {
     "architecture": (

@@ -15,8 +15,7 @@ from coterie.errors import InputError
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table, as_table, format_list
 
-LEAST_VARIANCE = 1e-8
-"""Fraction of the largest variance below which a principal component is rounding."""
+LEAST_VARIANCE = 1e-8  # fraction of the largest variance below which a principal component is rounding
 
 
 @final

@@ -34,10 +34,8 @@ from coterie.ops.gaussian_mixtures import mixture_log_joint
 from coterie.ops.partitions import Clustering, lexicographic_order, subsample
 from coterie.validation import BOOLEAN, Choice, Constraints, Integer, check_parameters
 
-NEGLIGIBLE = 1e-6
-"""Fraction of the largest variance, or of the absolute third moment, below which a value is rounding."""
-ROUNDINGS = 4
-"""Units of rounding by which equal points may differ."""
+NEGLIGIBLE = 1e-6  # fraction of the largest variance, or of the absolute third moment, below which a value is rounding
+ROUNDINGS = 4  # units of rounding by which equal points may differ
 
 
 @final
@@ -99,10 +97,8 @@ def _leading_directions(centred: Float[Tensor, "B N E"], count: int) -> Float[Te
     return torch.cat((axes, missing), dim=2)
 
 
-BLOCK_ROWS = 2048
-"""Elements that are encoded at once."""
-UNLIMITED = 1_000_000
-"""Value of ``max_points`` for all points."""
+BLOCK_ROWS = 2048  # elements that are encoded at once
+UNLIMITED = 1_000_000  # value of ``max_points`` for all points
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,14 +129,10 @@ class FilteringConfig:
     }
     """Former names, which weight files of earlier versions have."""
 
-    n_features: int
-    """D."""
-    encoder: Encoder = "identity"
-    """Network that encodes each element by itself."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, if elements are images."""
-    channels: int = 64
-    """Width of the encoder."""
+    n_features: int  # D
+    encoder: Encoder = "identity"  # network that encodes each element by itself
+    image: tuple[int, int, int] | None = None  # channels, height and width, if elements are images
+    channels: int = 64  # width of the encoder
     n_principal_axes: int = 0
     """C: principal axes of a set that its encoded points are projected on, so that the network learns how clusters lie
     to each other and not where those of training were; 0 projects nothing."""
@@ -148,12 +140,9 @@ class FilteringConfig:
     """Whether the encoded features are kept beside these projections; better if they mean the same in all sets."""
     filtering: Literal["min-loss", "anchored"] = "min-loss"
     """Whether the network chooses the next cluster (DAC, Eq. 5) or a point does, the anchor (DAC, Eq. 8 and 9)."""
-    density: Density = "gaussian"
-    """Density of a cluster; of encoded elements only "statistician" (DAC) or "none"."""
-    context_width: int = 64
-    """P, numbers that describe a cluster, where the density leaves them open."""
-    width: int = 64
-    """Width of the network: H of DAC, E of AMCP (the space in which points and references are compared)."""
+    density: Density = "gaussian"  # density of a cluster; of encoded elements only "statistician" (DAC) or "none"
+    context_width: int = 64  # P, numbers that describe a cluster, where the density leaves them open
+    width: int = 64  # width of the network: H of DAC, E of AMCP (the space in which points and references are compared)
     decoding: Literal["robust", "kernel", "faithful"] = "robust"
     """Whether clusters are refined after the passes as far as the density permits ("robust") or left as they are
     ("faithful", as published); "kernel", for anchored DAC without a density, clusters pairwise probabilities."""
@@ -161,8 +150,7 @@ class FilteringConfig:
     """Points that a cluster must have where there is no density; smaller ones are merged into others."""
     rotations: int = 1
     """Rotations over which the densities of flows are averaged, in the plane: for tasks without a direction."""
-    max_passes: int = 50
-    """Passes after which the remaining points join other clusters."""
+    max_passes: int = 50  # passes after which the remaining points join other clusters
     max_points: int = 500
     """Points of a set that are filtered; larger sets are subsampled, and the rest is assigned to the clusters found."""
 
@@ -195,10 +183,8 @@ class FilteringModel(SetModel, ABC):
     """
 
     config: FilteringConfig
-    embed: ElementEncoder
-    """Encoder of single elements."""
-    density: DensityHead | None
-    """Density of a cluster, if any."""
+    embed: ElementEncoder  # encoder of single elements
+    density: DensityHead | None  # density of a cluster, if any
 
     @abstractmethod
     def filter_encoded(

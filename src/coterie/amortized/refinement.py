@@ -33,33 +33,20 @@ from coterie.ops.gaussian_mixtures import (
 )
 from coterie.ops.partitions import subsample
 
-PRIOR_COUNT = 10.0
-"""Points that the network's deviations count as, against the observed ones."""
-EM_STEPS = 5
-"""E- and M-steps after each change of the components."""
-SPLIT_POINTS = 64
-"""Points of a Gaussian cluster that are filtered again to see whether it is several."""
-ASCENT_STEPS = 20
-"""Steps of gradient ascent on a context."""
-ASCENT_RATE = 0.05
-"""Step size of the ascent of single clusters."""
-JOINT_ASCENT_RATE = 0.02
-"""Step size of the final ascent of all clusters together."""
-ROTATION_EM_STEPS = 3
-"""E- and M-steps for the weights of the rotations."""
-MAX_GAIN = 1.0
-"""Log-likelihood per point that an ascent can gain; merges that would need more are not tried."""
-MIN_POSTERIOR = 1e-3
-"""Posterior probability below which a point is ignored by a cluster."""
-CHUNK = 32
-"""Points per chunk."""
-MERGE_CANDIDATES = 3
-"""Pairs of clusters whose merging is tried with an ascent."""
-BLOCK_ELEMENTS = 1 << 21
-"""Largest number of (cluster, row, hidden) cells in memory at once: eight megabytes per tensor."""
+PRIOR_COUNT = 10.0  # points that the network's deviations count as, against the observed ones
+EM_STEPS = 5  # E- and M-steps after each change of the components
+SPLIT_POINTS = 64  # points of a Gaussian cluster that are filtered again to see whether it is several
+ASCENT_STEPS = 20  # steps of gradient ascent on a context
+ASCENT_RATE = 0.05  # step size of the ascent of single clusters
+JOINT_ASCENT_RATE = 0.02  # step size of the final ascent of all clusters together
+ROTATION_EM_STEPS = 3  # E- and M-steps for the weights of the rotations
+MAX_GAIN = 1.0  # log-likelihood per point that an ascent can gain; merges that would need more are not tried
+MIN_POSTERIOR = 1e-3  # posterior probability below which a point is ignored by a cluster
+CHUNK = 32  # points per chunk
+MERGE_CANDIDATES = 3  # pairs of clusters whose merging is tried with an ascent
+BLOCK_ELEMENTS = 1 << 21  # largest number of (cluster, row, hidden) cells in memory at once: eight megabytes per tensor
 
-Passes = dict[str, Tensor]
-"""States of the passes over one set: one row each, such as its ``context`` and ``count``."""
+Passes = dict[str, Tensor]  # states of the passes over one set: one row each, such as its ``context`` and ``count``
 
 
 class FilteringNetwork(Protocol):
@@ -326,8 +313,7 @@ class _Chunks:
 
     x: Float[Tensor, "C L D"]
     valid: Bool[Tensor, "C L"]
-    owner: Int[Tensor, " C"]
-    """Set that each chunk belongs to."""
+    owner: Int[Tensor, " C"]  # set that each chunk belongs to
 
     @classmethod
     def of(cls, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> "_Chunks":

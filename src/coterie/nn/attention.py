@@ -16,8 +16,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from coterie.errors import ConfigError
 
-BLOCK_ELEMENTS = 1 << 21
-"""Sums q + k in memory at once: 8 MB, which fit into caches."""
+BLOCK_ELEMENTS = 1 << 21  # sums q + k in memory at once: 8 MB, which fit into caches
 
 
 def additive_compatibility(
@@ -63,8 +62,7 @@ def _rows_at_once(query: Tensor, key: Tensor) -> int:
     return max(1, BLOCK_ELEMENTS // max(1, others * key.shape[-2] * key.shape[-1]))
 
 
-GROUP_WIDTH = 8
-"""Features per product in ``Comparison``."""
+GROUP_WIDTH = 8  # features per product in ``Comparison``
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +74,10 @@ class AttentionConfig:
     attention-based clustering.
     """
 
-    width: int = 64
-    """Width of a point inside the network."""
-    heads: int = 4
-    """Attention heads."""
-    inducing: int = 32
-    """Inducing points of an ISAB."""
-    layer_norm: bool = True
-    """Whether to normalise after attention and after the feed-forward layer."""
+    width: int = 64  # width of a point inside the network
+    heads: int = 4  # attention heads
+    inducing: int = 32  # inducing points of an ISAB
+    layer_norm: bool = True  # whether to normalise after attention and after the feed-forward layer
     scale: Literal["head", "model", "none"] = "head"
     """Width whose square root divides the logits: that of one head, of all heads, or none."""
     compatibility: Literal["multiplicative", "additive"] = "multiplicative"
@@ -91,10 +85,8 @@ class AttentionConfig:
     residual: Literal["projected", "input", "gated"] = "projected"
     """Whether attention is added to the projected query, or to the query itself, or is mixed with the query in
     proportions that the query decides, as in highway networks."""
-    feed_forward: Literal["relu", "linear"] = "relu"
-    """Activation after the linear map of the feed-forward layer."""
-    output_map: bool = False
-    """Whether the concatenated heads pass a linear map."""
+    feed_forward: Literal["relu", "linear"] = "relu"  # activation after the linear map of the feed-forward layer
+    output_map: bool = False  # whether the concatenated heads pass a linear map
 
     def __post_init__(self) -> None:
         if min(self.width, self.heads, self.inducing) < 1:

@@ -22,10 +22,8 @@ LEAST_DEVIATION = 1e-6
 class DensityHead(nn.Module, ABC):
     """Density of points given a context, the numbers by which the network describes a cluster."""
 
-    context_width: int
-    """Numbers per cluster, P."""
-    width: int
-    """Approximate numbers per point in memory at once."""
+    context_width: int  # numbers per cluster, P
+    width: int  # approximate numbers per point in memory at once
 
     @abstractmethod
     def log_prob(

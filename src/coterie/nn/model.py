@@ -20,46 +20,35 @@ from coterie.ops.partitions import Clustering
 Batch = TypeVar("Batch")
 Batch_contra = TypeVar("Batch_contra", contravariant=True)
 Model = TypeVar("Model", bound=nn.Module)
-Score = Callable[[Tensor, Tensor], float]
-"""Compares true labels with those of a clustering; larger is better."""
+Score = Callable[[Tensor, Tensor], float]  # compares true labels with those of a clustering; larger is better
 
 
 @dataclass(frozen=True, slots=True)
 class PointBatch:
     """Some rows of one data set."""
 
-    x: Float[Tensor, "N D"]
-    """The rows."""
-    index: Int[Tensor, " N"]
-    """Their indices in the data set."""
-    weight: Float[Tensor, " N"] | None = None
-    """Sample weights; equal if not given."""
-    ends_epoch: bool = False
-    """True for the last batch of a pass over the data."""
+    x: Float[Tensor, "N D"]  # the rows
+    index: Int[Tensor, " N"]  # their indices in the data set
+    weight: Float[Tensor, " N"] | None = None  # sample weights; equal if not given
+    ends_epoch: bool = False  # true for the last batch of a pass over the data
 
 
 @dataclass(frozen=True, slots=True)
 class ViewBatch:
     """Two augmented views of some rows of one data set."""
 
-    first: Float[Tensor, "N D"]
-    """One view of each row."""
-    second: Float[Tensor, "N D"]
-    """Another view of each row."""
-    index: Int[Tensor, " N"]
-    """Their indices in the data set."""
+    first: Float[Tensor, "N D"]  # one view of each row
+    second: Float[Tensor, "N D"]  # another view of each row
+    index: Int[Tensor, " N"]  # their indices in the data set
 
 
 @dataclass(frozen=True, slots=True)
 class TaskBatch:
     """Several labelled sets of points, padded to one length."""
 
-    x: Float[Tensor, "B N D"]
-    """The points."""
-    labels: Int[Tensor, "B N"]
-    """Cluster of each point, 0..K-1, not necessarily all in use; meaningless in padding."""
-    valid: Bool[Tensor, "B N"]
-    """False in padding."""
+    x: Float[Tensor, "B N D"]  # the points
+    labels: Int[Tensor, "B N"]  # cluster of each point, 0..K-1, not necessarily all in use; meaningless in padding
+    valid: Bool[Tensor, "B N"]  # false in padding
 
     def to(self, device: str | torch.device) -> "TaskBatch":
         """Return the batch on a device."""
@@ -70,10 +59,8 @@ class TaskBatch:
 class Loss:
     """A training loss and its terms."""
 
-    total: Float[Tensor, ""]
-    """The scalar that is minimised."""
-    parts: Mapping[str, float] = field(default_factory=dict)
-    """Named terms for the log."""
+    total: Float[Tensor, ""]  # the scalar that is minimised
+    parts: Mapping[str, float] = field(default_factory=dict)  # named terms for the log
 
 
 @runtime_checkable
@@ -110,8 +97,7 @@ class ClusterModel(nn.Module, ABC, Generic[Batch]):
     """
 
     Config: ClassVar[type[Any]]
-    config: Any
-    """The configuration that the model was built from."""
+    config: Any  # the configuration that the model was built from
 
     @abstractmethod
     def loss(self, batch: Batch, generator: Generator) -> Loss:

@@ -14,8 +14,7 @@ from torch.nn.functional import affine_grid, grid_sample
 
 from coterie.errors import ConfigError
 
-AMOUNTS = 7
-"""Numbers between -1 and 1 that distort an image: two stretches, two shears, two shifts and a rotation."""
+AMOUNTS = 7  # numbers between -1 and 1 that distort an image: two stretches, two shears, two shifts and a rotation
 
 
 def distort(
@@ -83,8 +82,7 @@ def residual_network(kind: str, in_channels: int, channels: int) -> tuple[nn.Seq
 Encoder = Literal["identity", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"]
 VIEW_DEGREES, VIEW_STRETCH, VIEW_SHIFT = 10.0, 0.1, 0.05
 """Largest distortion of the additional views of an image; the latter two as fractions of the size."""
-VGG_OUT = 80
-"""Features of the VGG-like network, as published."""
+VGG_OUT = 80  # features of the VGG-like network, as published
 
 
 class ElementEncoder(nn.Module):

@@ -19,14 +19,10 @@ from torch.nn.functional import one_hot
 from coterie.errors import InputError
 from coterie.ops.partitions import relabel_by_size
 
-THRESHOLDS = tuple(percent / 100 for percent in range(5, 100, 5))
-"""Thresholds to calibrate over."""
-MIN_CLUSTER_SIZES = (1, 2, 3, 4, 5)
-"""Minimum cluster sizes to calibrate over."""
-LEAST_GAIN = 1e-9
-"""Least gain of a move; a smaller one may be rounding, and points would move back and forth."""
-MOVES_PER_POINT = 10
-"""Largest number of moves per point."""
+THRESHOLDS = tuple(percent / 100 for percent in range(5, 100, 5))  # thresholds to calibrate over
+MIN_CLUSTER_SIZES = (1, 2, 3, 4, 5)  # minimum cluster sizes to calibrate over
+LEAST_GAIN = 1e-9  # least gain of a move; a smaller one may be rounding, and points would move back and forth
+MOVES_PER_POINT = 10  # largest number of moves per point
 
 
 @final
@@ -34,10 +30,8 @@ MOVES_PER_POINT = 10
 class MergeTree:
     """The M = N - 1 merges of N points into one cluster, in order."""
 
-    merges: Int[Tensor, "M 2"]
-    """The two clusters of each merge: points are 0..N-1, and the i-th merge creates N + i."""
-    probability: Float[Tensor, " M"]
-    """Mean probability between the members of the two, non-increasing."""
+    merges: Int[Tensor, "M 2"]  # the two clusters of each merge: points are 0..N-1, and the i-th merge creates N + i
+    probability: Float[Tensor, " M"]  # mean probability between the members of the two, non-increasing
 
 
 def average_linkage(kernel: Float[Tensor, "N N"]) -> MergeTree:
@@ -186,12 +180,9 @@ def apply_local_moves(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], t
 class Linkage(NamedTuple):
     """Settings of average linkage."""
 
-    threshold: float
-    """Mean probability down to which clusters are merged."""
-    min_cluster_size: int = 1
-    """Smallest size of a cluster; smaller ones are merged into others."""
-    local_moves: bool = False
-    """Whether points then move between clusters."""
+    threshold: float  # mean probability down to which clusters are merged
+    min_cluster_size: int = 1  # smallest size of a cluster; smaller ones are merged into others
+    local_moves: bool = False  # whether points then move between clusters
 
 
 def cluster_by_linkage(kernel: Float[Tensor, "N N"], settings: Linkage) -> Int[Tensor, " N"]:

@@ -11,14 +11,10 @@ from torch import Tensor
 
 from coterie.ops.partitions import Clustering
 
-NEAR = 3.0
-"""Distance between means, in sums of deviations, beyond which two components are never merged."""
-LEAST_VARIANCE = 1e-12
-"""Least variance of a component, for one of identical points."""
-MIN_IMPROVEMENT = 1.0
-"""Least improvement of the penalised log-likelihood that counts; less may be rounding."""
-ONE_IN_A_MILLION = 4.753
-"""Quantile of the standard normal distribution at one minus 1e-6."""
+NEAR = 3.0  # distance between means, in sums of deviations, beyond which two components are never merged
+LEAST_VARIANCE = 1e-12  # least variance of a component, for one of identical points
+MIN_IMPROVEMENT = 1.0  # least improvement of the penalised log-likelihood that counts; less may be rounding
+ONE_IN_A_MILLION = 4.753  # quantile of the standard normal distribution at one minus 1e-6
 
 
 def diagonal_log_prob(
@@ -77,10 +73,8 @@ class Mixture:
     share: Float[Tensor, " K"]
     mean: Float[Tensor, "K D"]
     deviation: Float[Tensor, "K D"]
-    expected: Float[Tensor, "K D"]
-    """Prior of the deviations."""
-    trust: float
-    """Number of points that the prior counts as."""
+    expected: Float[Tensor, "K D"]  # prior of the deviations
+    trust: float  # number of points that the prior counts as
 
     def joint(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N K"]:
         """Compute the joint log-density of every point and component."""

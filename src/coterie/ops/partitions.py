@@ -14,12 +14,9 @@ from torch.nn.functional import one_hot
 class Clustering:
     """A clustering of one set of points."""
 
-    labels: Int[Tensor, " N"]
-    """Cluster of each point, 0..K-1."""
-    n_clusters: int
-    """Number of clusters."""
-    probabilities: Float[Tensor, "N K"] | None = None
-    """Membership probabilities; rows sum to one."""
+    labels: Int[Tensor, " N"]  # cluster of each point, 0..K-1
+    n_clusters: int  # number of clusters
+    probabilities: Float[Tensor, "N K"] | None = None  # membership probabilities; rows sum to one
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     """Tensors that only some methods have, such as prototypes."""
 

@@ -6,7 +6,7 @@ from coterie.methods import Method
 METHOD = Method(
     name="attention-based",
     estimator="coterie.amortized.abc.estimator:AttentionBasedClustering",
-    summary="set encoder, similarity kernel, partition",
+    summary="a set encoder that predicts which pairs of rows are in the same cluster",
     options=OPTIONS,
     learns_from=("images",),
     network="coterie.amortized.abc.network:AttentionBasedModel",

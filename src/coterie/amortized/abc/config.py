@@ -46,32 +46,22 @@ class AttentionBasedConfig:
     }
     """Former names, which weight files of earlier versions have."""
 
-    n_features: int
-    """D."""
-    encoder: Encoder = "identity"
-    """Network that encodes each element by itself."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, if elements are images."""
-    channels: int = 64
-    """Width of the encoder."""
+    n_features: int  # D
+    encoder: Encoder = "identity"  # network that encodes each element by itself
+    image: tuple[int, int, int] | None = None  # channels, height and width, if elements are images
+    channels: int = 64  # width of the encoder
     views: int = 1
     """Slightly distorted views of an image whose encodings are averaged when clustering; training uses one."""
-    width: int = 128
-    """H."""
-    heads: int = 4
-    """Attention heads."""
-    depth: int = 2
-    """Self-attention blocks; 0 compares pairs without context, the published ablation."""
+    width: int = 128  # H
+    heads: int = 4  # attention heads
+    depth: int = 2  # self-attention blocks; 0 compares pairs without context, the published ablation
     compatibility: Compatibility = "multiplicative"
     """Compatibility function of queries and keys, in attention and in the kernel."""
-    scale: Literal["head", "model", "none"] = "head"
-    """Width whose square root divides the attention logits."""
+    scale: Literal["head", "model", "none"] = "head"  # width whose square root divides the attention logits
     residual: Literal["input", "gated"] = "input"
     """Whether attention is added to a point, or mixed with it in learned proportions."""
-    feed_forward: Literal["relu", "linear"] = "relu"
-    """Activation after the linear map of a block."""
-    output_map: bool = True
-    """Whether the concatenated heads pass a linear map."""
+    feed_forward: Literal["relu", "linear"] = "relu"  # activation after the linear map of a block
+    output_map: bool = True  # whether the concatenated heads pass a linear map
     symmetrise: Literal["logit", "probability"] = "logit"
     """What is averaged over the two directions of a pair: logits (the authors' code) or probabilities (the paper)."""
     offset: bool = True
@@ -81,14 +71,12 @@ class AttentionBasedConfig:
     decoding: Decoding = "linkage"
     """How the kernel is decoded: average linkage, greedy contraction by log-odds, or spectral clustering with the
     eigengap, as published."""
-    threshold: float = 0.6
-    """Mean probability down to which average linkage merges clusters."""
+    threshold: float = 0.6  # mean probability down to which average linkage merges clusters
     min_cluster_size: int = 1
     """Points that a cluster of average linkage must have; smaller ones are merged into the most similar one."""
     local_moves: bool = False
     """Whether points then move between clusters while that raises the probabilities within them."""
-    n_clusters: int | None = None
-    """Number of clusters; None to find it from the kernel."""
+    n_clusters: int | None = None  # number of clusters; None to find it from the kernel
     max_points: int = 1000
     """Points that the kernel is computed for; larger sets are subsampled, and the rest is assigned by the kernel."""
 

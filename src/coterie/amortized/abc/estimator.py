@@ -23,8 +23,7 @@ from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
 from coterie.validation import BOOLEAN, NONE, Choice, Constraints, Integer, Number
 
-MAX_EIGENVALUES = 100
-"""Largest number of eigenvalues in ``eigenvalues_``."""
+MAX_EIGENVALUES = 100  # largest number of eigenvalues in ``eigenvalues_``
 
 
 class AttentionBasedClustering(AmortizedClusterer):

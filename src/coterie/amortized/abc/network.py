@@ -37,8 +37,7 @@ from coterie.validation import NONE, Integer, check_parameter
 
 EXACT_UP_TO = 2000
 """Largest number of points for which all eigenvalues are computed; beyond, the leading ones are, by Lanczos' method."""
-LANCZOS_CLUSTERS = 100
-"""Default of the largest number of clusters beyond that."""
+LANCZOS_CLUSTERS = 100  # default of the largest number of clusters beyond that
 
 _GAP_TOLERANCE = 1e-6  # equal gaps may differ by this in single precision
 _LANCZOS_TOLERANCE = 1e-9
@@ -183,14 +182,10 @@ def _fill_empty(distances: Float[Tensor, "N K"]) -> Int[Tensor, " N"]:
     return labels
 
 
-BLOCK_ROWS = 2048
-"""Points whose memberships are computed at once."""
-SAME_POINT = 1e-4
-"""Distance, per square root of the width, below which a point is one of the kernel's."""
-NEAREST = 4
-"""Points of the kernel that are compared with a point to see whether it is one of them."""
-SORT_FEATURES = 8
-"""Encoded features by which points are sorted."""
+BLOCK_ROWS = 2048  # points whose memberships are computed at once
+SAME_POINT = 1e-4  # distance, per square root of the width, below which a point is one of the kernel's
+NEAREST = 4  # points of the kernel that are compared with a point to see whether it is one of them
+SORT_FEATURES = 8  # encoded features by which points are sorted
 OWN_CLUSTER_LEAD = 1.001
 """Factor by which the own cluster of a point of the kernel leads the others, where it would not."""
 

@@ -6,7 +6,7 @@ from coterie.methods import Method
 METHOD = Method(
     name="amcp",
     estimator="coterie.amortized.amcp.estimator:AMCP",
-    summary="cluster-wise mixing and coupling",
+    summary="a network that moves one reference per cluster to its rows",
     options=OPTIONS,
     takes_n_clusters=False,
     learns_from=("tables",),

@@ -40,30 +40,22 @@ class AmcpConfig(FilteringConfig):
         "strays": "leftover_fraction",
     }
 
-    hidden: int = 128
-    """H, hidden width of all networks."""
-    depth: int = 2
-    """Hidden layers between the features of a point and its embedding."""
-    em_steps: int = 3
-    """T, E- and M-steps per pass; with none, the reference stays where coupling put it."""
+    hidden: int = 128  # H, hidden width of all networks
+    depth: int = 2  # hidden layers between the features of a point and its embedding
+    em_steps: int = 3  # T, E- and M-steps per pass; with none, the reference stays where coupling put it
     e_step: EStep = "regular"
     """Whether the proportions of the references are a prior ("regular") or are enforced by optimal transport."""
-    sinkhorn_steps: int = 10
-    """L, Sinkhorn iterations of a transport E-step."""
+    sinkhorn_steps: int = 10  # L, Sinkhorn iterations of a transport E-step
     kernel: Kernel = "quadratic"
     """Score of a point with a reference: minus half the squared distance, a bilinear form, or the distance plus a
     network."""
     references: References = "means"
     """Whether references are means of points, with the M-step in closed form, or are decoded by a network, with an
     M-step of one gradient step."""
-    rate: float = 1.0
-    """Step size of the gradient M-step."""
-    prior_strength: float = 1.0
-    """Number of points that the initial reference counts as in the closed-form M-step."""
-    dropout: float = 0.0
-    """Dropout in the network that decodes references, before every layer except the last."""
-    update_previous: bool = False
-    """AMCP*: whether points may move between the clusters found so far after every pass."""
+    rate: float = 1.0  # step size of the gradient M-step
+    prior_strength: float = 1.0  # number of points that the initial reference counts as in the closed-form M-step
+    dropout: float = 0.0  # dropout in the network that decodes references, before every layer except the last
+    update_previous: bool = False  # AMCP*: whether points may move between the clusters found so far after every pass
     nll_weight: float = 1.0
     """Weight of the density's negative log-likelihood in the loss: the inverse of the published lambda."""
     prefixes_per_set: int = 1

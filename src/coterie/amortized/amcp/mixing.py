@@ -89,11 +89,9 @@ def evidence_bound(
 
 Kernel = Literal["quadratic", "linear", "neural"]
 References = Literal["means", "decoded"]
-KERNEL_WIDTH = 32
-"""Hidden width of the neural kernel, for every pair of a point and a reference."""
+KERNEL_WIDTH = 32  # hidden width of the neural kernel, for every pair of a point and a reference
 LEAST_TEMPERATURE = 1e-3
-MARGIN_SCALE = 8.0
-"""Difference of logits at which the margin saturates."""
+MARGIN_SCALE = 8.0  # difference of logits at which the margin saturates
 
 
 def feed_forward(widths: list[int], dropout: float = 0.0) -> nn.Sequential:
@@ -135,25 +133,19 @@ class Coupled(NamedTuple):
     """Output of coupling: initial references, that of the new cluster first, then those found before."""
 
     reference: Float[Tensor, "B K R"]
-    proportion: Float[Tensor, "B J"]
-    """Proportions of the references and, last, of the background."""
-    background: Float[Tensor, "B 1 E"]
-    """Centre of the remaining points."""
-    level: Float[Tensor, "B 1"]
-    """Score of the background there."""
-    state: Float[Tensor, "B G"]
-    """Summary of the remaining points and of the clusters found."""
+    proportion: Float[Tensor, "B J"]  # proportions of the references and, last, of the background
+    background: Float[Tensor, "B 1 E"]  # centre of the remaining points
+    level: Float[Tensor, "B 1"]  # score of the background there
+    state: Float[Tensor, "B G"]  # summary of the remaining points and of the clusters found
 
 
 class Mixed(NamedTuple):
     """References after mixing, with which any points can be scored."""
 
     mean: Float[Tensor, "B K E"]
-    offset: Float[Tensor, "B K"]
-    """Offset of each reference's scores."""
+    offset: Float[Tensor, "B K"]  # offset of each reference's scores
     background: Float[Tensor, "B 1 E"]
-    level: Float[Tensor, "B 1"]
-    """Score of the background at its centre, including its offset."""
+    level: Float[Tensor, "B 1"]  # score of the background at its centre, including its offset
     state: Float[Tensor, "B G"]
 
 

@@ -34,20 +34,16 @@ from coterie.ops.correlation import MIN_CLUSTER_SIZES
 from coterie.ops.partitions import Clustering
 from coterie.ops.sinkhorn import LOG_ZERO, log_mass
 
-MAX_MOVES = 30
-"""Largest number of rounds in which points move between clusters, once all clusters are found."""
+MAX_MOVES = 30  # largest number of rounds in which points move between clusters, once all clusters are found
 
 
 @dataclass(frozen=True, slots=True)
 class Pass:
     """Result of one pass over each set."""
 
-    logits: Float[Tensor, "B N"]
-    """Positive for members of the new cluster."""
-    context: Float[Tensor, "B P"] | None
-    """Input of the density head, if there is one."""
-    mixed: Mixed
-    """References of the new cluster and of those found before."""
+    logits: Float[Tensor, "B N"]  # positive for members of the new cluster
+    context: Float[Tensor, "B P"] | None  # input of the density head, if there is one
+    mixed: Mixed  # references of the new cluster and of those found before
 
 
 @final

@@ -35,26 +35,17 @@ class DacConfig(FilteringConfig):
     anchoring: Literal["shown", "compared"] = "shown"
     """Whether points only attend to the anchor, as published, or products of their features with its features are also
     added, without which networks for many features hardly learn which points resemble the anchor."""
-    anchors: int = 1
-    """Anchors per set and training step; with latent anchors the encoder runs once for all of them."""
+    anchors: int = 1  # anchors per set and training step; with latent anchors the encoder runs once for all of them
     likelihood: Likelihood = "gaussian"
     """Likelihood of the features given the code of a "statistician"; "bernoulli" is for values from 0 to 1."""
-    heads: int = 4
-    """Attention heads."""
-    inducing: int = 16
-    """M, inducing points of each ISAB."""
-    depth: int = 4
-    """ISABs of the encoder."""
-    mask_depth: int = 2
-    """ISABs between the cluster summary and the mask m."""
-    tie_blocks: bool = False
-    """Whether all blocks of a stack except the first share their weights."""
-    layer_norm: bool = True
-    """Whether attention blocks have layer normalisation."""
-    scale: Literal["head", "model"] = "head"
-    """Width whose square root divides the attention logits."""
-    threshold: float = 0.5
-    """Mean probability down to which average linkage merges clusters (``decoding="kernel"``)."""
+    heads: int = 4  # attention heads
+    inducing: int = 16  # M, inducing points of each ISAB
+    depth: int = 4  # ISABs of the encoder
+    mask_depth: int = 2  # ISABs between the cluster summary and the mask m
+    tie_blocks: bool = False  # whether all blocks of a stack except the first share their weights
+    layer_norm: bool = True  # whether attention blocks have layer normalisation
+    scale: Literal["head", "model"] = "head"  # width whose square root divides the attention logits
+    threshold: float = 0.5  # mean probability down to which average linkage merges clusters (``decoding="kernel"``)
     local_moves: bool = False
     """Whether points then move between clusters while that raises the probabilities within them."""
 

@@ -29,8 +29,7 @@ from coterie.nn.model import Loss, Score, TaskBatch
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import Linkage, calibrate_linkage, cluster_by_linkage
 
-ANCHOR_POINT_PAIRS = 1 << 15
-"""Pairs of an anchor and a point in one forward pass."""
+ANCHOR_POINT_PAIRS = 1 << 15  # pairs of an anchor and a point in one forward pass
 UNCERTAIN_LOGIT = 1.0
 """If the largest logit is below this in absolute value, a pass also takes the points almost as likely."""
 
@@ -39,14 +38,11 @@ UNCERTAIN_LOGIT = 1.0
 class Filtered:
     """Result of one pass over each set."""
 
-    logits: Float[Tensor, "B N"]
-    """Logits of the mask m, positive for members of the cluster."""
-    context: Float[Tensor, "B P"] | None
-    """Input of the density head, if there is one."""
+    logits: Float[Tensor, "B N"]  # logits of the mask m, positive for members of the cluster
+    context: Float[Tensor, "B P"] | None  # input of the density head, if there is one
     summary: Float[Tensor, "B S H"]
     """Summaries that the attention blocks made of the set; with them, new points are treated like its members."""
-    anchor: Float[Tensor, "B 1 A"] | None
-    """The encoded anchor, if the network is anchored."""
+    anchor: Float[Tensor, "B 1 A"] | None  # the encoded anchor, if the network is anchored
 
 
 @final

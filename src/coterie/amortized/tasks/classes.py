@@ -12,8 +12,7 @@ from coterie.errors import ConfigError, InputError
 from coterie.nn.model import TaskBatch
 from coterie.nn.vision import AMOUNTS, distort
 
-_TRIES = 64
-"""Attempts of the rejection sampler before sizes are sampled exactly."""
+_TRIES = 64  # attempts of the rejection sampler before sizes are sampled exactly
 
 
 def fewest_classes(available: Int[Tensor, " C"], n_points: int) -> int:
@@ -103,12 +102,9 @@ Name = TypeVar("Name", str, int)
 class SampledSets:
     """Sets of one size, as indices into the collection that they were sampled from."""
 
-    index: Int[Tensor, "B N"]
-    """Element of each point."""
-    labels: Int[Tensor, "B N"]
-    """Cluster of each point, 0..K-1, all in use."""
-    variant: Int[Tensor, "B N"]
-    """Variant of its class that each point shows."""
+    index: Int[Tensor, "B N"]  # element of each point
+    labels: Int[Tensor, "B N"]  # cluster of each point, 0..K-1, all in use
+    variant: Int[Tensor, "B N"]  # variant of its class that each point shows
 
     def to_batch(self, points: Float[Tensor, "Q D"]) -> TaskBatch:
         """Return the sets, given all points, set after set."""
@@ -121,14 +117,10 @@ class SampledSets:
 class Catalogue:
     """Members of each class, and classes of each group."""
 
-    order: Int[Tensor, " N"]
-    """All elements, sorted by class."""
-    start: Int[Tensor, " C"]
-    """Start of each class in that order."""
-    count: Int[Tensor, " C"]
-    """Number of members of each class."""
-    groups: tuple[Int[Tensor, " _"], ...]
-    """Classes of each group."""
+    order: Int[Tensor, " N"]  # all elements, sorted by class
+    start: Int[Tensor, " C"]  # start of each class in that order
+    count: Int[Tensor, " C"]  # number of members of each class
+    groups: tuple[Int[Tensor, " _"], ...]  # classes of each group
 
     @classmethod
     def of(cls, classes: Int[Tensor, " _"], groups: Int[Tensor, " _"]) -> "Catalogue":
@@ -155,16 +147,11 @@ class Catalogue:
 class Instances:
     """Sampler of sets from a catalogue; all points of a set come from classes of one group."""
 
-    points: tuple[int, int]
-    """Smallest and largest number of points of a set; the same in one batch."""
-    clusters: tuple[int, int]
-    """Smallest and largest number of clusters of a set."""
-    sizes: Sizes
-    """How cluster sizes are sampled."""
-    concentration: float
-    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
-    variants: int = 1
-    """Variants of each class that count as classes of their own."""
+    points: tuple[int, int]  # smallest and largest number of points of a set; the same in one batch
+    clusters: tuple[int, int]  # smallest and largest number of clusters of a set
+    sizes: Sizes  # how cluster sizes are sampled
+    concentration: float  # concentration of the Dirichlet distribution, for ``sizes="dirichlet"``
+    variants: int = 1  # variants of each class that count as classes of their own
 
     def __post_init__(self) -> None:
         (fewest, most), (least_clusters, most_clusters) = self.points, self.clusters
@@ -272,8 +259,7 @@ def select_names(known: Sequence[Name], only: Sequence[Name], without: Sequence[
     return taken
 
 
-QUARTER_ROTATIONS = 4
-"""Rotations by multiples of 90 degrees."""
+QUARTER_ROTATIONS = 4  # rotations by multiples of 90 degrees
 
 
 @final
@@ -281,12 +267,9 @@ QUARTER_ROTATIONS = 4
 class Distortion:
     """Largest distortion of an image; each image is distorted by random amounts of its own."""
 
-    max_degrees: float = 0.0
-    """Largest rotation in degrees, to either side."""
-    max_stretch: float = 0.0
-    """Largest stretch or shear along an axis, as a fraction of the size."""
-    max_shift: float = 0.0
-    """Largest shift along an axis, as a fraction of the size."""
+    max_degrees: float = 0.0  # largest rotation in degrees, to either side
+    max_stretch: float = 0.0  # largest stretch or shear along an axis, as a fraction of the size
+    max_shift: float = 0.0  # largest shift along an axis, as a fraction of the size
 
     def __post_init__(self) -> None:
         if not (0 <= self.max_degrees <= 180 and 0 <= self.max_stretch < 1 and 0 <= self.max_shift < 1):
@@ -313,32 +296,20 @@ class ImageTasks:
     A point is an image with its channels one after the other, with values from 0 to 1.
     """
 
-    images: UInt8[Tensor, "M C H W"]
-    """All images."""
-    classes: Int[Tensor, " _"]
-    """Class of each image."""
-    groups: Int[Tensor, " _"]
-    """Group of each image; the same class in two groups is two classes."""
-    points: tuple[int, int] = (100, 100)
-    """Smallest and largest number of images of a set; the same in one batch."""
-    clusters: tuple[int, int] = (5, 35)
-    """Smallest and largest number of classes of a set."""
-    sizes: Sizes = "composition"
-    """How cluster sizes are sampled; see ``Sizes``."""
-    concentration: float = 5.0
-    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
-    rotations: bool = False
-    """Whether a class rotated by 90, 180 or 270 degrees is another class of the same group."""
-    max_degrees: float = 0.0
-    """Largest rotation in degrees, to either side."""
-    max_stretch: float = 0.0
-    """Largest stretch or shear along an axis, as a fraction of the size."""
-    max_shift: float = 0.0
-    """Largest shift along an axis, as a fraction of the size."""
+    images: UInt8[Tensor, "M C H W"]  # all images
+    classes: Int[Tensor, " _"]  # class of each image
+    groups: Int[Tensor, " _"]  # group of each image; the same class in two groups is two classes
+    points: tuple[int, int] = (100, 100)  # smallest and largest number of images of a set; the same in one batch
+    clusters: tuple[int, int] = (5, 35)  # smallest and largest number of classes of a set
+    sizes: Sizes = "composition"  # how cluster sizes are sampled; see ``Sizes``
+    concentration: float = 5.0  # concentration of the Dirichlet distribution, for ``sizes="dirichlet"``
+    rotations: bool = False  # whether a class rotated by 90, 180 or 270 degrees is another class of the same group
+    max_degrees: float = 0.0  # largest rotation in degrees, to either side
+    max_stretch: float = 0.0  # largest stretch or shear along an axis, as a fraction of the size
+    max_shift: float = 0.0  # largest shift along an axis, as a fraction of the size
     binarised: bool = False
     """Whether pixels are sampled as bits with their grey values as probabilities, anew each time."""
-    mirrored: bool = False
-    """Whether each image is mirrored, left to right, with probability one half."""
+    mirrored: bool = False  # whether each image is mirrored, left to right, with probability one half
     _catalogue: Catalogue = field(init=False, repr=False)
     _instances: Instances = field(init=False, repr=False)
     _distortion: Distortion = field(init=False, repr=False)

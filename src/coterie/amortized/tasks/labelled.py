@@ -19,8 +19,7 @@ from coterie.tables.encoder import Scaling
 from coterie.tables.readers.images import read_image_classes
 from coterie.tables.table import Table
 
-LEAST_SCALE = 1e-5
-"""Standard deviation below which a feature is constant up to rounding."""
+LEAST_SCALE = 1e-5  # standard deviation below which a feature is constant up to rounding
 
 
 @final
@@ -33,14 +32,10 @@ class ListedTasks:
     ``standardised`` standardises what is left.
     """
 
-    sets: Sequence[tuple[Float[Tensor, "_ D"], Int[Tensor, " _"]]]
-    """Points and the cluster of each."""
-    max_points: int = 300
-    """Largest number of points of a sampled set."""
-    drop_clusters: bool = True
-    """Whether some clusters are left out."""
-    random_rotations: bool = True
-    """Whether sets are rotated."""
+    sets: Sequence[tuple[Float[Tensor, "_ D"], Int[Tensor, " _"]]]  # points and the cluster of each
+    max_points: int = 300  # largest number of points of a sampled set
+    drop_clusters: bool = True  # whether some clusters are left out
+    random_rotations: bool = True  # whether sets are rotated
     standardised: bool = False
     """Whether sampled sets have mean zero and standard deviation one in every feature that varies."""
 
@@ -93,14 +88,10 @@ def pad_tasks(tasks: Sequence[tuple[Float[Tensor, "_ D"], Int[Tensor, " _"]]]) -
     return TaskBatch(x, labels, valid)
 
 
-HELD_OUT_BATCHES = 4
-"""Batches of held-out sets for the loss."""
-MIN_TASKS = 5
-"""Least number of tasks for which some are held out."""
-MIN_CLASSES = 10
-"""Least number of image classes for which some are held out."""
-IMAGE_SIZE = 28
-"""Height and width of training images."""
+HELD_OUT_BATCHES = 4  # batches of held-out sets for the loss
+MIN_TASKS = 5  # least number of tasks for which some are held out
+MIN_CLASSES = 10  # least number of image classes for which some are held out
+IMAGE_SIZE = 28  # height and width of training images
 MAX_DEGREES, MAX_STRETCH, MAX_SHIFT = 10.0, 0.1, 0.05
 """Largest distortion of training images; the latter two as fractions of the size."""
 
@@ -115,18 +106,12 @@ class LabelledTasks:
     """Training tasks of the user, and those for evaluation."""
 
     training: TaskSampler
-    fixed: Sequence[TaskBatch]
-    """Sets for the loss during training."""
-    whole: Sequence[TaskBatch]
-    """Whole sets for the final evaluation; empty for a sampler."""
-    held_out: int | None
-    """Number of held-out tasks, or classes of images; None for a sampler."""
-    scaling: Scaling
-    """Scaling of columns."""
-    features: list[str] | None = None
-    """Names of the features."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, if the points are images."""
+    fixed: Sequence[TaskBatch]  # sets for the loss during training
+    whole: Sequence[TaskBatch]  # whole sets for the final evaluation; empty for a sampler
+    held_out: int | None  # number of held-out tasks, or classes of images; None for a sampler
+    scaling: Scaling  # scaling of columns
+    features: list[str] | None = None  # names of the features
+    image: tuple[int, int, int] | None = None  # channels, height and width, if the points are images
 
     @property
     def has_held_out(self) -> bool:

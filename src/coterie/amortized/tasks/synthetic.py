@@ -61,18 +61,12 @@ class MixturesOfGaussians:
 
     max_points: int = 1000
     """Sets have from three tenths of this number of points to one below it, the same in one batch."""
-    max_clusters: int = 4
-    """Components; each except the first is present with probability one half."""
-    n_features: int = 2
-    """D."""
-    concentration: float = 1.0
-    """Concentration of the Dirichlet distribution of the proportions."""
-    spread: float = 3.0
-    """Standard deviation of the means around the origin."""
-    typical_deviation: float = 0.25
-    """Median standard deviation of a component along a feature."""
-    varying_deviation: float = 0.1
-    """Standard deviation of its logarithm."""
+    max_clusters: int = 4  # components; each except the first is present with probability one half
+    n_features: int = 2  # D
+    concentration: float = 1.0  # concentration of the Dirichlet distribution of the proportions
+    spread: float = 3.0  # standard deviation of the means around the origin
+    typical_deviation: float = 0.25  # median standard deviation of a component along a feature
+    varying_deviation: float = 0.1  # standard deviation of its logarithm
     copied: float = 0.0
     """Fraction of the sets whose features are all copies of the first, as when one column is mapped to several."""
     standardised: bool = False
@@ -119,8 +113,7 @@ class MixturesOfGaussians:
         return TaskBatch(x, labels, torch.ones_like(labels, dtype=torch.bool)), mean, deviation
 
 
-ANGLE_PER_UNIT = 0.8 * math.pi
-"""Radians per unit of the one-dimensional mixture that is bent into arcs."""
+ANGLE_PER_UNIT = 0.8 * math.pi  # radians per unit of the one-dimensional mixture that is bent into arcs
 NOISE_DEVIATION = 0.1
 FARTHEST_SHIFT = 4.0
 
@@ -130,16 +123,11 @@ FARTHEST_SHIFT = 4.0
 class Arcs:
     """Parameters of warped clusters."""
 
-    position: Float[Tensor, "B K"]
-    """Mean of the cluster on the line that is bent."""
-    deviation: Float[Tensor, "B K"]
-    """Standard deviation of the cluster on that line."""
-    axes: Float[Tensor, "B K 2"]
-    """Half-axes of the ellipse, of either sign."""
-    rotation: Float[Tensor, "B K"]
-    """Rotation of the ellipse."""
-    shift: Float[Tensor, "B K 2"]
-    """Centre of the ellipse."""
+    position: Float[Tensor, "B K"]  # mean of the cluster on the line that is bent
+    deviation: Float[Tensor, "B K"]  # standard deviation of the cluster on that line
+    axes: Float[Tensor, "B K 2"]  # half-axes of the ellipse, of either sign
+    rotation: Float[Tensor, "B K"]  # rotation of the ellipse
+    shift: Float[Tensor, "B K 2"]  # centre of the ellipse
 
 
 @final
@@ -149,10 +137,8 @@ class WarpedGaussians:
 
     max_points: int = 1000
     """Sets have from three tenths of this number of points to one below it, the same in one batch."""
-    max_clusters: int = 4
-    """Arcs; each except the first is present with probability one half."""
-    concentration: float = 5.0
-    """Concentration of the Dirichlet distribution of the proportions."""
+    max_clusters: int = 4  # arcs; each except the first is present with probability one half
+    concentration: float = 5.0  # concentration of the Dirichlet distribution of the proportions
     paper_eq16: bool = False
     """Whether to use the formula as printed instead of the authors' code, which made the published sets.
 
@@ -222,8 +208,7 @@ def around_ellipse(
     return axes * on_circle + ratio.unsqueeze(-1) * direction
 
 
-_SPREAD = 0.5
-"""Radius of the disc of centres."""
+_SPREAD = 0.5  # radius of the disc of centres
 _RADIUS, _VARYING_RADIUS = 0.3, 0.1
 _LEAST_RADIUS, _MOST_RADIUS = 0.2, 0.4
 
@@ -233,12 +218,9 @@ _LEAST_RADIUS, _MOST_RADIUS = 0.2, 0.4
 class CircleTasks:
     """Sets of points that lie exactly on circles, at least one on each, spread around it."""
 
-    n_points: int = 20
-    """Points of a set."""
-    n_circles: int = 4
-    """Circles of a set."""
-    overlapping: bool = False
-    """Whether every circle crosses another one; circles are rejected until it does."""
+    n_points: int = 20  # points of a set
+    n_circles: int = 4  # circles of a set
+    overlapping: bool = False  # whether every circle crosses another one; circles are rejected until it does
 
     def __post_init__(self) -> None:
         if not 1 <= self.n_circles <= self.n_points:
