@@ -16,8 +16,7 @@ import numpy.typing as npt
 
 from coterie.errors import InputError
 
-Line: TypeAlias = dict[str, Any]
-"""One line of a results file."""
+Line: TypeAlias = dict[str, Any]  # one line of a results file
 Settings: TypeAlias = Mapping[str, str | int | float | bool | None]
 Labels: TypeAlias = npt.NDArray[np.integer]
 Floats: TypeAlias = npt.NDArray[np.floating]

@@ -32,8 +32,7 @@ class Suite:
     name: str
     spec: Spec
     results: Path
-    run_folder: Path
-    """Where training is kept, so that it can be resumed."""
+    run_folder: Path  # where training is kept, so that it can be resumed
     key: Sequence[str] = field(default=("suite", "data", "method", "seed", "settings"))
     """Fields that identify a line: what is recorded is not measured again."""
 

@@ -31,8 +31,7 @@ from coterie.recipes import evaluate_loss
 from coterie.training.batches import task_batches
 from coterie.training.loop import TrainConfig, train
 
-SEED: Final = 0
-"""Of initial weights, of training sets, and of the randomness of a method on each set."""
+SEED: Final = 0  # of initial weights, of training sets, and of the randomness of a method on each set
 LOG_EVERY: Final = 250
 TRIAL_STEPS: Final = 20
 """Steps that are timed to estimate how long training takes, after the same number of untimed ones."""
@@ -55,8 +54,7 @@ class Network:
     config: Any
     training: TrainConfig
     batch_size: int
-    instances: Instances | None = None
-    """How sets are sampled from labelled elements, where they are."""
+    instances: Instances | None = None  # how sets are sampled from labelled elements, where they are
 
     @classmethod
     def of(cls, spec: Spec, **config: Any) -> "Network":
@@ -210,10 +208,8 @@ Set = TypeVar("Set", bound=LabelledSet)
 class Scores:
     """What a method reached on each set."""
 
-    metrics: dict[str, list[Any]]
-    """Lists ari, nmi, k_true and k_found."""
-    seconds: list[float]
-    """Processor seconds."""
+    metrics: dict[str, list[Any]]  # lists ari, nmi, k_true and k_found
+    seconds: list[float]  # processor seconds
 
 
 def score_sets(sets: Sequence[Set], cluster: Callable[[Set], Tensor], *, warm_up: bool = True) -> Scores:
@@ -242,8 +238,7 @@ def as_batch(x: Tensor, labels: Tensor) -> TaskBatch:
 # Pairs are a weak supervision for an encoder with random weights: most are of two classes, and after some minutes a
 # network that compares pairs still answered that to all of them. Classifying the same images is quicker.
 CLASSIFIER_LOG_EVERY: Final = 100
-DIRECTION_SCALE: Final = 16.0
-"""Factor of unit features before they are classified."""
+DIRECTION_SCALE: Final = 16.0  # factor of unit features before they are classified
 
 Augment: TypeAlias = Callable[[UInt8[Tensor, "M C H W"], Generator], Float[Tensor, "M C H W"]]
 """From stored images to randomly distorted images in [0, 1]."""
@@ -258,11 +253,9 @@ class EncoderTraining:
     steps: int
     batch_size: int
     encoder: Encoder = "vgg"
-    by_direction: bool = False
-    """Whether to classify unit features, for methods that compare features by angle."""
+    by_direction: bool = False  # whether to classify unit features, for methods that compare features by angle
     learning_rate: float = 2e-3
-    smoothing: float = 0.1
-    """Label smoothing."""
+    smoothing: float = 0.1  # label smoothing
 
 
 @final

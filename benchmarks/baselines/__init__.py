@@ -24,8 +24,7 @@ MODELS: dict[str, type[ClusterModel[Any]]] = {
 }
 """Every baseline network by the name in checkpoints."""
 
-WEIGHTS = Path(__file__).parent / "weights"
-"""Folder of the weights of baselines."""
+WEIGHTS = Path(__file__).parent / "weights"  # folder of the weights of baselines
 
 
 def weights_path(name: str) -> str | Path:

@@ -43,10 +43,8 @@ class CcConfig(EncoderConfig):
     }
     HAS_PROTOTYPES: ClassVar[bool] = False
 
-    temperature: float = 0.5
-    """Temperature of the instance-level loss."""
-    cluster_temperature: float = 1.0
-    """Temperature of the cluster-level loss."""
+    temperature: float = 0.5  # temperature of the instance-level loss
+    cluster_temperature: float = 1.0  # temperature of the cluster-level loss
 
 
 @final

@@ -19,14 +19,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import binary_cross_entropy
 
-MARGIN: Final = 2.0
-"""Divergence from which pairs of different clusters have no loss."""
+MARGIN: Final = 2.0  # divergence from which pairs of different clusters have no loss
 WIDTH: Final = 256
-HIDDEN: Final = 2
-"""Hidden layers."""
+HIDDEN: Final = 2  # hidden layers
 RATE: Final = 1e-3
-SAME_FROM: Final = 0.5
-"""Predicted probability from which a pair counts as similar."""
+SAME_FROM: Final = 0.5  # predicted probability from which a pair counts as similar
 
 Objective: TypeAlias = Literal["kcl", "mcl"]
 Predictor: TypeAlias = Callable[[Float[Tensor, "N D"]], Float[Tensor, "N N"]]
@@ -37,12 +34,9 @@ Predictor: TypeAlias = Callable[[Float[Tensor, "N D"]], Float[Tensor, "N N"]]
 class PairwiseClusters:
     """Result of training on one set."""
 
-    labels: Int[Tensor, " N"]
-    """Cluster of each element; outputs without elements are not counted."""
-    loss: float
-    """Loss of the best network."""
-    seconds: float
-    """Processor seconds, including the predictor."""
+    labels: Int[Tensor, " N"]  # cluster of each element; outputs without elements are not counted
+    loss: float  # loss of the best network
+    seconds: float  # processor seconds, including the predictor
 
 
 def kcl_loss(probabilities: Float[Tensor, "R N K"], same: Bool[Tensor, "N N"]) -> Float[Tensor, " R"]:

@@ -41,27 +41,20 @@ class MiceConfig(EncoderConfig):
         "refreshed_every": Integer(1),
     }
 
-    temperature: float = 1.0
-    """Temperature of the experts' InfoNCE loss."""
-    gate_temperature: float = 1.0
-    """Softmax temperature of the gate."""
-    momentum: float = 0.99
-    """Decay of the teacher; published is 0.999."""
-    queue_size: int = 1024
-    """Past keys, each of all experts, that serve as negatives; published is 16,384."""
+    temperature: float = 1.0  # temperature of the experts' InfoNCE loss
+    gate_temperature: float = 1.0  # softmax temperature of the gate
+    momentum: float = 0.99  # decay of the teacher; published is 0.999
+    queue_size: int = 1024  # past keys, each of all experts, that serve as negatives; published is 16,384
     in_batch_negatives: bool = True
     """Whether the other keys of the batch are negatives too; published is the queue only."""
-    refreshed_every: int = 100
-    """Steps between updates of the prototypes; published is one epoch."""
+    refreshed_every: int = 100  # steps between updates of the prototypes; published is one epoch
 
 
 class SideOutput(NamedTuple):
     """What student or teacher computes of rows."""
 
-    embedding: Float[Tensor, "N E"]
-    """Input of the gate."""
-    expert: Float[Tensor, "N K E"]
-    """A unit embedding of each expert."""
+    embedding: Float[Tensor, "N E"]  # input of the gate
+    expert: Float[Tensor, "N K E"]  # A unit embedding of each expert
 
 
 class Side(nn.Module):
@@ -87,12 +80,10 @@ class MiceModel(ContrastiveModel):
     Config: ClassVar[type[MiceConfig]] = MiceConfig
     config: MiceConfig
     kmeans_init: ClassVar[bool] = False
-    gate: Float[Tensor, "K E"]
-    """ω: fixed prototypes of the gate, as far apart as possible."""
+    gate: Float[Tensor, "K E"]  # ω: fixed prototypes of the gate, as far apart as possible
     sums: Float[Tensor, "K E"]
     """Sums of the teacher's embeddings of each expert's own rows since the last update of the prototypes."""
-    steps: Int[Tensor, ""]
-    """Steps so far; a buffer, so that resumed training updates at the right steps."""
+    steps: Int[Tensor, ""]  # steps so far; a buffer, so that resumed training updates at the right steps
 
     def __init__(self, config: MiceConfig) -> None:
         super().__init__()

@@ -35,14 +35,10 @@ class MocoConfig(EncoderConfig):
         "in_batch_negatives": BOOLEAN,
     }
 
-    temperature: float = 0.5
-    """Temperature of the InfoNCE loss."""
-    assignment_temperature: float = 0.1
-    """Softmax temperature of cluster probabilities."""
-    momentum: float = 0.99
-    """Decay of the momentum encoder; published is 0.999."""
-    queue_size: int = 2048
-    """Past keys that serve as negatives."""
+    temperature: float = 0.5  # temperature of the InfoNCE loss
+    assignment_temperature: float = 0.1  # softmax temperature of cluster probabilities
+    momentum: float = 0.99  # decay of the momentum encoder; published is 0.999
+    queue_size: int = 2048  # past keys that serve as negatives
     in_batch_negatives: bool = True
     """Whether the other keys of the batch are negatives too; published is the queue only."""
 
@@ -54,8 +50,7 @@ class MocoModel(ContrastiveModel):
     Config: ClassVar[type[MocoConfig]] = MocoConfig
     config: MocoConfig
     kmeans_init: ClassVar[bool] = True
-    prototypes: Float[Tensor, "K E"]
-    """Unit vectors; far apart until they are set."""
+    prototypes: Float[Tensor, "K E"]  # unit vectors; far apart until they are set
 
     def __init__(self, config: MocoConfig) -> None:
         super().__init__()

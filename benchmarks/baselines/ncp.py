@@ -26,35 +26,24 @@ from coterie.nn.model import Loss, SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.partitions import Clustering, lexicographic_order
 
-MEMBERSHIP_ROWS = 4096
-"""Points whose memberships are computed at once."""
+MEMBERSHIP_ROWS = 4096  # points whose memberships are computed at once
 
-LEAST_GRADIENT = 1e-15
-"""Gradients of a logit below this are set to zero."""
+LEAST_GRADIENT = 1e-15  # gradients of a logit below this are set to zero
 
 
 @dataclass(frozen=True, slots=True)
 class NcpConfig:
     """Configuration of NCP; the defaults are ours, ``faithful`` has the published ones."""
 
-    n_features: int
-    """D."""
-    encoder: Encoder = "identity"
-    """Network that encodes each element by itself."""
-    image: tuple[int, int, int] | None = None
-    """Channels, height and width, if elements are images."""
-    channels: int = 64
-    """Width of that encoder."""
-    width: int = 128
-    """H."""
-    depth: int = 3
-    """Hidden layers of the networks of points; those of clusters and options have one more."""
-    n_orders: int = 1
-    """Random orders of the points of each training set."""
-    n_samples: int = 10
-    """Sampled labellings of a set, of which the most probable one is returned."""
-    most_clusters: int = 50
-    """Largest number of clusters of a labelling."""
+    n_features: int  # D
+    encoder: Encoder = "identity"  # network that encodes each element by itself
+    image: tuple[int, int, int] | None = None  # channels, height and width, if elements are images
+    channels: int = 64  # width of that encoder
+    width: int = 128  # H
+    depth: int = 3  # hidden layers of the networks of points; those of clusters and options have one more
+    n_orders: int = 1  # random orders of the points of each training set
+    n_samples: int = 10  # sampled labellings of a set, of which the most probable one is returned
+    most_clusters: int = 50  # largest number of clusters of a labelling
 
     def __post_init__(self) -> None:
         for name in ("n_features", "width", "depth", "n_orders", "n_samples", "most_clusters"):

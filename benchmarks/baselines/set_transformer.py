@@ -56,26 +56,17 @@ def mean_nll(mixtures: Mixtures, x: Float[Tensor, "B N D"], valid: Bool[Tensor, 
 class SetTransformerConfig:
     """Configuration of a Set Transformer; the defaults are those of our DAC, ``faithful`` has the published ones."""
 
-    n_features: int
-    """D."""
-    n_components: int = 4
-    """K."""
+    n_features: int  # D
+    n_components: int = 4  # K
     covariance: Literal["diagonal", "isotropic"] = "diagonal"
     """Whether a component has a standard deviation per feature or a single one."""
-    width: int = 64
-    """H."""
-    heads: int = 4
-    """Attention heads."""
-    inducing: int = 16
-    """Inducing points of each encoder layer."""
-    depth: int = 4
-    """Layers of the encoder."""
-    decoder_depth: int = 2
-    """Self-attention layers of the components."""
-    layer_norm: bool = True
-    """Whether attention blocks use layer normalisation."""
-    scale: Literal["head", "model"] = "head"
-    """Width whose square root divides the attention logits."""
+    width: int = 64  # H
+    heads: int = 4  # attention heads
+    inducing: int = 16  # inducing points of each encoder layer
+    depth: int = 4  # layers of the encoder
+    decoder_depth: int = 2  # self-attention layers of the components
+    layer_norm: bool = True  # whether attention blocks use layer normalisation
+    scale: Literal["head", "model"] = "head"  # width whose square root divides the attention logits
 
     def __post_init__(self) -> None:
         for name in ("n_features", "n_components", "depth", "decoder_depth"):
@@ -138,28 +129,17 @@ class SetTransformerModel(MixtureModel):
 class ActStConfig:
     """Configuration of ACT-ST; the defaults are those of our DAC, ``faithful`` has the published ones."""
 
-    n_features: int
-    """D."""
-    max_clusters: int = 4
-    """Largest mixture whose stopping is trained; more if a training set has more clusters."""
-    most_clusters: int = 20
-    """Largest mixture that clustering may end with."""
-    width: int = 64
-    """H."""
-    heads: int = 4
-    """Attention heads."""
-    inducing: int = 16
-    """Inducing points of each encoder layer."""
-    depth: int = 4
-    """Layers of the encoder."""
-    decoder_depth: int = 2
-    """Self-attention layers of the components."""
-    tie_blocks: bool = False
-    """Whether all layers of a stack except the first share their weights."""
-    layer_norm: bool = True
-    """Whether attention blocks use layer normalisation."""
-    scale: Literal["head", "model"] = "head"
-    """Width whose square root divides the attention logits."""
+    n_features: int  # D
+    max_clusters: int = 4  # largest mixture whose stopping is trained; more if a training set has more clusters
+    most_clusters: int = 20  # largest mixture that clustering may end with
+    width: int = 64  # H
+    heads: int = 4  # attention heads
+    inducing: int = 16  # inducing points of each encoder layer
+    depth: int = 4  # layers of the encoder
+    decoder_depth: int = 2  # self-attention layers of the components
+    tie_blocks: bool = False  # whether all layers of a stack except the first share their weights
+    layer_norm: bool = True  # whether attention blocks use layer normalisation
+    scale: Literal["head", "model"] = "head"  # width whose square root divides the attention logits
 
     def __post_init__(self) -> None:
         for name in ("n_features", "max_clusters", "most_clusters", "depth", "decoder_depth"):

@@ -35,10 +35,8 @@ class SwavConfig(EncoderConfig):
         "frozen_steps": Integer(0),
     }
 
-    temperature: float = 0.1
-    """Softmax temperature of predictions."""
-    epsilon: float = 0.05
-    """Temperature of assignments."""
+    temperature: float = 0.1  # softmax temperature of predictions
+    epsilon: float = 0.05  # temperature of assignments
     sinkhorn_steps: int = 3
     frozen_steps: int = 100
     """Steps before prototypes are trained, since first embeddings mean little; published is one epoch."""
@@ -51,8 +49,7 @@ class SwavModel(ContrastiveModel):
     Config: ClassVar[type[SwavConfig]] = SwavConfig
     config: SwavConfig
     kmeans_init: ClassVar[bool] = False
-    steps: Int[Tensor, ""]
-    """Steps so far; a buffer, so that resumed training knows when to train the prototypes."""
+    steps: Int[Tensor, ""]  # steps so far; a buffer, so that resumed training knows when to train the prototypes
 
     def __init__(self, config: SwavConfig) -> None:
         super().__init__()

@@ -31,8 +31,7 @@ LAST_DIGITS: Final[Mapping[Part, tuple[int, ...]]] = {
     "validation": (6,),
     "test": (7, 8, 9),
 }
-WIDTH: Final = 128
-"""E."""
+WIDTH: Final = 128  # E
 WHITENING: Final = 0.25
 """Power of the variance that a coordinate is divided by: 0 leaves coordinates as they are, 0.5 whitens them."""
 
@@ -147,10 +146,8 @@ class EmbeddingTrainingTasks:
 
     instances: Instances
     parts: tuple[Part, ...] = ("training",)
-    moved: float = 0.5
-    """Fraction of the sets with artificial means."""
-    noise: float = 0.3
-    """Standard deviation of the noise; features have a mean square of one."""
+    moved: float = 0.5  # fraction of the sets with artificial means
+    noise: float = 0.3  # standard deviation of the noise; features have a mean square of one
     _classes: tuple["_Classes", ...] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -179,8 +176,7 @@ class _Classes:
     """Images with their classes and the means of these."""
 
     x: Float[Tensor, "M E"]
-    number: Int[Tensor, " M"]
-    """Class of each, 0..C-1."""
+    number: Int[Tensor, " M"]  # class of each, 0..C-1
     means: Float[Tensor, "C E"]
     catalogue: Catalogue
 

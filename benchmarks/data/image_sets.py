@@ -45,8 +45,7 @@ class ImageSet:
 
     source: UInt8[Tensor, "M C H W"]
     index: Int[Tensor, " N"]
-    labels: Int[Tensor, " N"]
-    """Cluster of each, 0..K-1, none empty."""
+    labels: Int[Tensor, " N"]  # cluster of each, 0..K-1, none empty
 
     @property
     def x(self) -> Float[Tensor, "N D"]:
@@ -211,11 +210,9 @@ class Alphabet:
     """All images of the characters of one alphabet."""
 
     name: str
-    number: int
-    """Index among all fifty."""
+    number: int  # index among all fifty
     images: UInt8[Tensor, "M 1 H W"]
-    labels: Int[Tensor, " M"]
-    """Character of each, 0..C-1."""
+    labels: Int[Tensor, " M"]  # character of each, 0..C-1
 
     @property
     def n_classes(self) -> int:
@@ -277,8 +274,7 @@ HOLDS_OUT_CLASSES: Final = frozenset({"tiny-imagenet", "tiny-imagenet-embedded"}
 MNIST_FILES: Final = tuple(
     f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")
 )
-SIZES_CONCENTRATION: Final = 5.0
-"""Of the Dirichlet distribution of cluster sizes."""
+SIZES_CONCENTRATION: Final = 5.0  # of the Dirichlet distribution of cluster sizes
 AMCP_SEEDS: Final[dict[Part, int]] = {"validation": 11, "test": 2020}
 
 
@@ -399,11 +395,9 @@ def _cluster_sizes(available: Int[Tensor, " K"], n_points: int, generator: Gener
 # network is trained on classes that the encoder has not seen either, made of a left and a right half. No half is
 # rotated by 180 degrees: a six would become a nine, which is a test class.
 
-ROTATIONS: Final = (0, 1, 3)
-"""Quarter turns of a half."""
+ROTATIONS: Final = (0, 1, 3)  # quarter turns of a half
 COMPOSED_PER_CLASS: Final = 200
-CALIBRATION_EVERY: Final = 10
-"""One class in ten is kept for calibration."""
+CALIBRATION_EVERY: Final = 10  # one class in ten is kept for calibration
 COMPOSED_DISTORTION: Final = Distortion(max_degrees=10.0, max_stretch=0.1, max_shift=0.05)
 
 

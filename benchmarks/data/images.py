@@ -33,19 +33,14 @@ _EMBEDDING_FILES: dict[EmbeddingName, str] = {
 class LabelledImages:
     """Images of one size with their classes; each class belongs to a group."""
 
-    images: Bytes
-    """Shape (n, H, W), or (n, H, W, 3) in colour."""
-    classes: Numbers
-    """Class of each, 0..C-1."""
-    groups: Numbers
-    """Group of each, 0..G-1: an alphabet, a coarse class; 0 where there are no groups."""
-    parts: Numbers
-    """Part of the data that each belongs to, an index of the part names."""
+    images: Bytes  # shape (n, H, W), or (n, H, W, 3) in colour
+    classes: Numbers  # class of each, 0..C-1
+    groups: Numbers  # group of each, 0..G-1: an alphabet, a coarse class; 0 where there are no groups
+    parts: Numbers  # part of the data that each belongs to, an index of the part names
     class_names: tuple[str, ...]
     group_names: tuple[str, ...]
     part_names: tuple[str, ...]
-    source: str
-    """The file."""
+    source: str  # the file
 
 
 @final

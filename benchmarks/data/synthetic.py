@@ -12,8 +12,7 @@ from torch.nn.functional import one_hot
 from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
 from coterie.ops.gaussian_mixtures import Mixtures
 
-SETS_PER_BATCH: Final = 10
-"""Sets that have the same number of points, as published."""
+SETS_PER_BATCH: Final = 10  # sets that have the same number of points, as published
 LEAST_PROPORTION: Final = 1e-10
 """Added to the proportion of each true component, as published, since a component may have no points."""
 KINDS: Final[dict[str, type[MixturesOfGaussians] | type[WarpedGaussians]]] = {

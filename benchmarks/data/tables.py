@@ -231,8 +231,7 @@ class Agreement:
 
     ari: float
     nmi: float
-    k: int
-    """Clusters of that reference."""
+    k: int  # clusters of that reference
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,8 +240,7 @@ class ReferenceSet:
 
     name: str
     group: str
-    X: Floats
-    """Columns in the units of the file."""
+    X: Floats  # columns in the units of the file
     references: tuple[Labels, ...]
 
     @property

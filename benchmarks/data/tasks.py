@@ -28,28 +28,18 @@ class OmniglotTasks:
     }
     """Former names, which cards of weights have."""
 
-    part: Literal["background", "evaluation"] = "background"
-    """Thirty alphabets for training, or twenty others."""
-    only: tuple[str, ...] = ()
-    """Names of the alphabets to use; all of the part by default."""
-    without: tuple[str, ...] = ()
-    """Names of held-out alphabets."""
-    points: tuple[int, int] = (100, 100)
-    """Smallest and largest number of images of a set; the same in one batch."""
-    clusters: tuple[int, int] = (5, 35)
-    """Smallest and largest number of characters of a set."""
-    sizes: Sizes = "composition"
-    """How cluster sizes are sampled."""
-    concentration: float = 5.0
-    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
+    part: Literal["background", "evaluation"] = "background"  # thirty alphabets for training, or twenty others
+    only: tuple[str, ...] = ()  # names of the alphabets to use; all of the part by default
+    without: tuple[str, ...] = ()  # names of held-out alphabets
+    points: tuple[int, int] = (100, 100)  # smallest and largest number of images of a set; the same in one batch
+    clusters: tuple[int, int] = (5, 35)  # smallest and largest number of characters of a set
+    sizes: Sizes = "composition"  # how cluster sizes are sampled
+    concentration: float = 5.0  # concentration of the Dirichlet distribution, for ``sizes="dirichlet"``
     rotations: bool = False
     """Whether a character rotated by 90, 180 or 270 degrees is another character of the same alphabet."""
-    max_degrees: float = 0.0
-    """Largest rotation in degrees, to either side."""
-    max_stretch: float = 0.0
-    """Largest stretch or shear along an axis, as a fraction of the size."""
-    max_shift: float = 0.0
-    """Largest shift along an axis, as a fraction of the size."""
+    max_degrees: float = 0.0  # largest rotation in degrees, to either side
+    max_stretch: float = 0.0  # largest stretch or shear along an axis, as a fraction of the size
+    max_shift: float = 0.0  # largest shift along an axis, as a fraction of the size
 
     def __post_init__(self) -> None:
         # These raise if a setting is wrong, before any image is loaded.
@@ -87,14 +77,10 @@ class OmniglotTasks:
 class VectorTasks:
     """Sets of vectors in memory, of any classes."""
 
-    codes: UInt8[Tensor, "M D"] | Float[Tensor, "M D"]
-    """All vectors, as multiples of the scale."""
-    scale: float
-    """Value of a code of 1."""
-    classes: Int[Tensor, " M"]
-    """Class of each."""
-    instances: Instances
-    """How sets are sampled."""
+    codes: UInt8[Tensor, "M D"] | Float[Tensor, "M D"]  # all vectors, as multiples of the scale
+    scale: float  # value of a code of 1
+    classes: Int[Tensor, " M"]  # class of each
+    instances: Instances  # how sets are sampled
     _catalogue: Catalogue = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -118,20 +104,13 @@ class VectorTasks:
 class EmbeddingTasks:
     """Sets of embedded images of any classes, loaded when first needed."""
 
-    source: EmbeddingName = "cifar100-train"
-    """Which images."""
-    only: tuple[int, ...] = ()
-    """Numbers of the classes to use; all by default."""
-    without: tuple[int, ...] = ()
-    """Numbers of held-out classes."""
-    points: tuple[int, int] = (300, 300)
-    """Smallest and largest number of images of a set; the same in one batch."""
-    clusters: tuple[int, int] = (2, 12)
-    """Smallest and largest number of classes of a set."""
-    sizes: Sizes = "composition"
-    """How cluster sizes are sampled."""
-    concentration: float = 5.0
-    """Concentration of the Dirichlet distribution, for ``sizes="dirichlet"``."""
+    source: EmbeddingName = "cifar100-train"  # which images
+    only: tuple[int, ...] = ()  # numbers of the classes to use; all by default
+    without: tuple[int, ...] = ()  # numbers of held-out classes
+    points: tuple[int, int] = (300, 300)  # smallest and largest number of images of a set; the same in one batch
+    clusters: tuple[int, int] = (2, 12)  # smallest and largest number of classes of a set
+    sizes: Sizes = "composition"  # how cluster sizes are sampled
+    concentration: float = 5.0  # concentration of the Dirichlet distribution, for ``sizes="dirichlet"``
 
     def __post_init__(self) -> None:
         self._instances()  # raises if a setting is wrong, before anything is loaded

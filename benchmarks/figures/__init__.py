@@ -34,8 +34,7 @@ class Context:
     """What functions that draw get."""
 
     suite: Suite
-    folder: Path
-    """Where figures go."""
+    folder: Path  # where figures go
 
 
 def draw(suite: str, only: Sequence[str], folder: Path, run_folder: Path | None) -> None:

@@ -21,10 +21,8 @@ from coterie.amortized.tasks.synthetic import CircleTasks
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 
-SEED: Final = 5
-"""Nothing is measured with it."""
-SHOWN: Final = ((100, False), (50, True))
-"""Length of each set that is drawn, and whether its circles must cross."""
+SEED: Final = 5  # nothing is measured with it
+SHOWN: Final = ((100, False), (50, True))  # length of each set that is drawn, and whether its circles must cross
 METHODS: Final = {
     "additive": "ABC, additive",
     "multiplicative": "ABC, multiplicative",

@@ -130,10 +130,8 @@ class Sweep:
     kmeans: float
     base: dict[str, Any]
     values: dict[str, tuple[Any, ...]]
-    silhouette: dict[tuple[int, str], Floats]
-    """(values, restarts) for each (T, parameter)."""
-    full: dict[tuple[int, str], npt.NDArray[np.bool_]]
-    """Whether each of these kept all clusters."""
+    silhouette: dict[tuple[int, str], Floats]  # (values, restarts) for each (T, parameter)
+    full: dict[tuple[int, str], npt.NDArray[np.bool_]]  # whether each of these kept all clusters
     seconds: float
 
     def best(self, steps: int, axis: str) -> tuple[Floats, npt.NDArray[np.bool_]]:

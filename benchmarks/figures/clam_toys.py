@@ -32,19 +32,16 @@ from coterie.tables.table import as_table
 
 RESULTS_FILE: Final = RESULTS / "clam_figures.jsonl"
 KEY: Final = ("suite", "data", "method", "seed", "settings")
-SEEDS: Final = range(3)
-"""Samples of each toy that are measured; the first is drawn."""
+SEEDS: Final = range(3)  # samples of each toy that are measured; the first is drawn
 COVARIANCE: Final = ((0.0105, 0.01), (0.01, 0.0105))
 """Of every elongated cluster: standard deviations 0.143 along the diagonal and 0.022 across."""
 OUTLIERS: Final = ((-0.05, -0.7), (0.1, 0.1), (0.3, -0.5))
 FIVE_MEMORIES: Final = ((0.1, 0.3), (0.2, 0.1), (0.4, 0.7), (0.6, 0.5), (0.9, 0.2))
 BASINS: Final = {"basins-three": FIVE_MEMORIES[1:4], "basins-five": FIVE_MEMORIES}
-BETAS: Final = (2.5, 7.5, 15.0, 20.0, 37.5)
-"""Half of 5, 15, 30, 40 and 75, since the authors' code halves beta."""
+BETAS: Final = (2.5, 7.5, 15.0, 20.0, 37.5)  # half of 5, 15, 30, 40 and 75, since the authors' code halves beta
 BASIN_STEPS: Final = 10
 GRID: Final = 500
-NEAR: Final = 0.95
-"""Adjusted Rand index from which a run counts as near the truth."""
+NEAR: Final = 0.95  # adjusted Rand index from which a run counts as near the truth
 TOYS: Final = {
     "elongated-two": (((0.3, 0.6), (0.65, 0.6)), (275, 225)),
     "elongated-three": (((0.2, 0.5), (0.5, 0.5), (0.8, 0.5)), (275, 125, 225)),
@@ -134,8 +131,7 @@ class Solution:
     centres: Floats
     settings: Settings
     seconds: float
-    counts: dict[str, int] = field(default_factory=dict)
-    """Of the runs that it was chosen from."""
+    counts: dict[str, int] = field(default_factory=dict)  # of the runs that it was chosen from
 
     def line(self, toy: Toy, seed: int) -> Line:
         """Score the inliers."""

@@ -35,14 +35,11 @@ from coterie.metrics import adjusted_rand_index
 from coterie.nn.density import GaussianHead, StatisticianHead
 from coterie.ops.partitions import Clustering
 
-SEED: Final = 5
-"""Sets are the first of this seed that have enough clusters; nothing is measured with it."""
+SEED: Final = 5  # sets are the first of this seed that have enough clusters; nothing is measured with it
 DOT: Final = 3.0
 COLUMNS: Final = 4
-CELLS: Final = 240
-"""Points along each side at which a density is evaluated."""
-DECADES: Final = 4.0
-"""Powers of ten that a density plot spans."""
+CELLS: Final = 240  # points along each side at which a density is evaluated
+DECADES: Final = 4.0  # powers of ten that a density plot spans
 N_IMAGES, N_CLASSES, N_SETS = 100, 4, 3
 MANY_PER_ROW: Final = 14
 

@@ -18,8 +18,7 @@ from coterie.judged.prior.sampling import standardise
 from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
 
 N_BINS = 10
-LOWEST = -0.05
-"""End of the axis of true agreement, which may be a little below zero."""
+LOWEST = -0.05  # end of the axis of true agreement, which may be a little below zero
 REAL_GROUPS = ("batteries", "tables", "highdim")
 SEED = 3
 COLUMNS = 8

@@ -24,10 +24,8 @@ PALETTE: Final = (
 )
 INK: Final = "#222222"
 FAINT: Final = "#999999"
-MARGIN: Final = 2
-"""Pixels between images of a montage."""
-PER_ROW: Final = 8
-"""Images in a row of a montage."""
+MARGIN: Final = 2  # pixels between images of a montage
+PER_ROW: Final = 8  # images in a row of a montage
 STYLE: Final[dict[Any, Any]] = {
     "font.size": 9,
     "axes.titlesize": 9,

@@ -28,8 +28,7 @@ from benchmarks.lines import Floats, Labels
 from coterie import Coterie
 
 COVARIANCES: Final = ("full", "diag", "spherical")
-EVOC_COLUMNS: Final = 4
-"""Columns that EVoC's own initialisation needs."""
+EVOC_COLUMNS: Final = 4  # columns that EVoC's own initialisation needs
 Found: TypeAlias = Labels | tuple[Labels, float]
 """A partition, perhaps with the agreement with the truth that the method predicts."""
 GIVEN_K: Final[dict[str, Callable[..., Any]]] = {

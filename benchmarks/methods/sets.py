@@ -29,8 +29,7 @@ from coterie.nn.density import FlowHead
 from coterie.ops.gaussian_mixtures import Mixture, diagonal_log_prob, run_em, simplify
 from coterie.pretrained.registry import load_pretrained
 
-NO_LIMIT: Final = 1_000_000
-"""Points of a set that go through a network where all of them should."""
+NO_LIMIT: Final = 1_000_000  # points of a set that go through a network where all of them should
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ from coterie.nn.model import TaskBatch, build
 
 SPECTRAL = "spectral"
 GIVEN_K = "k known"
-SETS_AT_ONCE = 50
-"""Sets whose kernels are computed together."""
+SETS_AT_ONCE = 50  # sets whose kernels are computed together
 
 
 def lengths(suite: Suite) -> Iterator[Job]:

@@ -27,8 +27,7 @@ from coterie.tcc.model import ContrastiveModel, TccModel
 from coterie.tcc.schedule import Schedule, train_contrastive
 
 N_CLASSES: Final = 10
-TRIAL_STEPS: Final = 60
-"""Steps that are timed; enough that most of them are not followed by a look at the clusters."""
+TRIAL_STEPS: Final = 60  # steps that are timed; enough that most of them are not followed by a look at the clusters
 MODELS: Final[dict[str, type[Any]]] = {
     "tcc": TccModel,
     "cc": CcModel,

@@ -36,10 +36,8 @@ class Trained:
     model: Any
     network: Network
     steps: int
-    loss: float
-    """Mean of the last twentieth of the steps."""
-    course: list[tuple[int, float]]
-    """Steps, and the mean ARI then; empty if the suite does not ask for it."""
+    loss: float  # mean of the last twentieth of the steps
+    course: list[tuple[int, float]]  # steps, and the mean ARI then; empty if the suite does not ask for it
 
 
 def train_for(

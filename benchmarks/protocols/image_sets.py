@@ -73,10 +73,8 @@ from coterie.recipes import evaluate_loss
 from coterie.training.batches import task_batches
 from coterie.training.loop import TrainConfig, train
 
-Solve: TypeAlias = Callable[[Any], Tensor]
-"""From a set to labels."""
-Prepared: TypeAlias = tuple[Mapping[str, Any], Solve]
-"""Recorded settings, and how sets are clustered."""
+Solve: TypeAlias = Callable[[Any], Tensor]  # from a set to labels
+Prepared: TypeAlias = tuple[Mapping[str, Any], Solve]  # recorded settings, and how sets are clustered
 
 
 def score_line(blank: Line, sets: Sequence[Any], settings: Mapping[str, Any], solve: Solve) -> Line:
@@ -181,8 +179,7 @@ def _embeddings_network(suite: Suite, name: str, spec: Spec, validate: Callable[
 # CIFAR-100 from pixels: ABC's Table 4. The paper's score is NMI, which is high for many small clusters, even for one
 # per image, which is measured too; so the cut of linkage is calibrated by ARI, which is then zero.
 
-ONE_WAY: Final = "as it comes"
-"""Decoding of methods that have only one."""
+ONE_WAY: Final = "as it comes"  # decoding of methods that have only one
 
 
 def cifar(suite: Suite) -> Iterator[Job]:
@@ -284,8 +281,7 @@ def _cifar_candidates(suite: Suite, name: str, spec: Spec) -> Iterator[Prepared]
 # MNIST, CIFAR-10 and Tiny-ImageNet: AMCP's experiments. An encoder is trained to classify composed classes and then
 # frozen; networks are trained for the same processor time on sets of what it sees of other composed classes.
 
-ENCODED: Final = "-encoded"
-"""End of the names of methods that are given k and features of the encoder."""
+ENCODED: Final = "-encoded"  # end of the names of methods that are given k and features of the encoder
 ENCODED_AT_ONCE: Final = 1000
 
 
@@ -294,8 +290,7 @@ class FrozenEncoder:
     """Maps images to unit features; without an encoder, normalises what are features already."""
 
     encoder: ElementEncoder | None
-    minutes: float
-    """Processor time of its training."""
+    minutes: float  # processor time of its training
 
     @torch.no_grad()
     def __call__(self, x: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
@@ -453,10 +448,8 @@ class Stage:
     points: tuple[int, int]
     steps: int
     learning_rate: float
-    moved: Distortion
-    """Distortion of images."""
-    only_density: bool = False
-    """Whether only the density and what describes it is trained."""
+    moved: Distortion  # distortion of images
+    only_density: bool = False  # whether only the density and what describes it is trained
     batch_size: int = 10
     max_clusters: int = 4
 

@@ -44,8 +44,7 @@ from coterie.nn.model import build
 from coterie.recipes import Recipe, read_recipe
 from coterie.training.loop import train
 
-STRIDE: Final = 1_000_003
-"""Between the seeds of sets of different suites; no suite has that many sets."""
+STRIDE: Final = 1_000_003  # between the seeds of sets of different suites; no suite has that many sets
 
 
 def _generator(suite: Suite, number: int) -> Generator:
@@ -229,8 +228,7 @@ def _measure_generators(suite: Suite, number: int, pending: Sequence[Line]) -> I
 
 # Ablations: how much the judge was trained on, what it sees, what it is, and which algorithms generate candidates.
 
-Chooser: TypeAlias = Callable[[ScoredSet], int]
-"""Index of the candidate that is chosen."""
+Chooser: TypeAlias = Callable[[ScoredSet], int]  # index of the candidate that is chosen
 TREES: Final = 300
 BINS: Final = 255
 RULES: Final = ("silhouette", "log_calinski_harabasz", "normal_bic", "agreement_mean")
@@ -292,8 +290,7 @@ class JudgeLab:
     """Trains judges on scored sets and measures what they choose for others."""
 
     training: Sequence[ScoredSet]
-    testing: Sequence[ScoredSet]
-    """Sets of more than one cluster."""
+    testing: Sequence[ScoredSet]  # sets of more than one cluster
     recipe: Recipe
     steps: int
 

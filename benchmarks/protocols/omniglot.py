@@ -47,12 +47,10 @@ EVALUATION: Final = "evaluation"
 HELD_OUT: Final = "held back"
 """Alphabets of the training part that no network saw, on which choices are made; the name is that of results files."""
 IMAGES_AT_ONCE: Final = 2048
-WEIGHED_SETS: Final = 400
-"""Sets in which pairs are counted, for the weight of pairs of one cluster."""
+WEIGHED_SETS: Final = 400  # sets in which pairs are counted, for the weight of pairs of one cluster
 HELD_OUT_SETS: Final = 5
 ENCODER_PREFIX: Final = "encoder."
-Decode = Callable[[Any, int], Int[Tensor, " N"]]
-"""From what a method computes of a set and the true k to labels."""
+Decode = Callable[[Any, int], Int[Tensor, " N"]]  # from what a method computes of a set and the true k to labels
 
 
 @final
@@ -61,14 +59,10 @@ class Base:
     """The network that was trained end to end, split into its encoder and the rest."""
 
     config: AttentionBasedConfig
-    encoder: Mapping[str, Tensor]
-    """Weights of the encoder."""
-    head: AttentionBasedModel
-    """The network for elements that are encoded already."""
-    tasks: OmniglotTasks
-    """What it was trained on."""
-    digest: str
-    """First digits of the SHA-256 of all weights."""
+    encoder: Mapping[str, Tensor]  # weights of the encoder
+    head: AttentionBasedModel  # the network for elements that are encoded already
+    tasks: OmniglotTasks  # what it was trained on
+    digest: str  # first digits of the SHA-256 of all weights
 
     @classmethod
     def load(cls, weights: str | Path) -> "Base":
@@ -123,8 +117,7 @@ class Base:
 class FeatureTasks:
     """Sets of encoded images of one alphabet each, every image as one of its distorted copies."""
 
-    features: Float[Tensor, "A T M E"]
-    """Of each copy, rotation and image."""
+    features: Float[Tensor, "A T M E"]  # of each copy, rotation and image
     catalogue: Catalogue
     instances: Instances
 
@@ -190,13 +183,11 @@ def trained(suite: Suite, base: Base, name: str) -> Any:
 class Prepared:
     """A method that is ready."""
 
-    look: Callable[[Alphabet], Tensor]
-    """What is computed for each image of an alphabet by itself."""
+    look: Callable[[Alphabet], Tensor]  # what is computed for each image of an alphabet by itself
     gather: Callable[[Tensor, Int[Tensor, " N"]], Any]
     """From that and the indices of some images to what is computed of them as a set."""
     decoders: Mapping[str, Decode]
-    found: Settings = field(default_factory=dict)
-    """What was calibrated on held-out alphabets."""
+    found: Settings = field(default_factory=dict)  # what was calibrated on held-out alphabets
 
 
 def _by_kernel(base: Base, model: AttentionBasedModel, views: int, at: float) -> Prepared:
@@ -225,8 +216,7 @@ class Method:
     """What is recorded of a method, and how it is prepared."""
 
     settings: Settings
-    decodings: Mapping[str, bool]
-    """Names, and whether each is given k."""
+    decodings: Mapping[str, bool]  # names, and whether each is given k
     prepare: Callable[[], Prepared]
 
 

@@ -205,8 +205,7 @@ CLAM_PARTS: Final[dict[str, Callable[..., Line]]] = {
 
 # DAC against other ways to find an unknown number of clusters. All may use two threads; DAC uses one.
 
-Cluster = Callable[[Floats, int], Labels]
-"""Labels of rows, given also the true number of clusters."""
+Cluster = Callable[[Floats, int], Labels]  # labels of rows, given also the true number of clusters
 
 
 def _dac_cluster(method: str, spec: Spec, max_clusters: int) -> Cluster:
@@ -350,10 +349,8 @@ def _measure_amcp(
 # up on another one, and then fits. Memory is the largest resident set, nothing subtracted: the interpreter, the
 # libraries (the same for all) and the table are in it.
 
-TOO_LONG: Final = "more than"
-"""Start of the note of a method that was stopped."""
-PREPARING_SECONDS: Final = 900
-"""For a process to be ready: some libraries compile themselves."""
+TOO_LONG: Final = "more than"  # start of the note of a method that was stopped
+PREPARING_SECONDS: Final = 900  # for a process to be ready: some libraries compile themselves
 BLOCK: Final = 1 << 16
 
 
@@ -362,8 +359,7 @@ class Measured:
     """What one process found."""
 
     seconds: Sequence[float]
-    before_mb: float
-    """Resident before the first timed fit."""
+    before_mb: float  # resident before the first timed fit
     peak_mb: float
     ari: float
     n_clusters: int

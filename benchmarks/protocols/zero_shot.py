@@ -36,8 +36,7 @@ from coterie.errors import MissingExtraError
 WARM_UP_COLUMNS: Final = (2, 8)
 FAILURES: Final = (ArithmeticError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
 """How methods fail on data that they cannot handle."""
-GivenK: TypeAlias = tuple[()] | tuple[int]
-"""What a fit gets beyond rows and seed: nothing, or k."""
+GivenK: TypeAlias = tuple[()] | tuple[int]  # what a fit gets beyond rows and seed: nothing, or k
 
 
 @dataclass(frozen=True)
@@ -45,17 +44,14 @@ class Method:
     """A method of a suite file, and its limits."""
 
     name: str
-    fit: str
-    """Key of `FITS`."""
+    fit: str  # key of `FITS`
     given_k: bool = False
     settings: Settings = field(default_factory=dict)
     seeds: Sequence[int] = (0,)
     max_rows: int | None = None
-    seconds: int = 120
-    """Processor seconds after which a fit is stopped."""
+    seconds: int = 120  # processor seconds after which a fit is stopped
     package: str = "scikit-learn"
-    scales_columns: bool = False
-    """Whether it gets the columns in their own units where others get them standardised."""
+    scales_columns: bool = False  # whether it gets the columns in their own units where others get them standardised
 
     @property
     def packages(self) -> dict[str, str]:
@@ -87,8 +83,7 @@ class Answer:
     partitions: Sequence[Labels]
     seconds: float
     failure: str = ""
-    confidence: float | None = None
-    """Agreement that the method predicts for the first partition."""
+    confidence: float | None = None  # agreement that the method predicts for the first partition
 
 
 @dataclass

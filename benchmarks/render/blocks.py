@@ -57,8 +57,7 @@ class Column:
     where: Mapping[str, Any] = field(default_factory=dict)
     over: Mapping[str, Any] | None = None
     pick: Sequence[str] = ()
-    best: str = ""
-    """Print the largest ("max") or the smallest ("min") value in bold."""
+    best: str = ""  # print the largest ("max") or the smallest ("min") value in bold
 
 
 @dataclass(frozen=True)
@@ -70,33 +69,23 @@ class Block:
     text: str = ""
     file: str | Sequence[str] = ()
     where: Mapping[str, Any] = field(default_factory=dict)
-    each: Sequence[Any] = ()
-    """Repeat the table for each of these."""
-    row: str | Sequence[str] = "method"
-    """Field, or fields, that distinguish rows."""
+    each: Sequence[Any] = ()  # repeat the table for each of these
+    row: str | Sequence[str] = "method"  # field, or fields, that distinguish rows
     rows: Sequence[Any] | str = ()
     """Values of these fields; by default all in the order of the file, and all in order of names for "sorted"."""
     head: str | Sequence[str] = ""
     columns: Sequence[Any] = ()
-    across: Sequence[Any] = ()
-    """Repeat the columns for each of these."""
-    before: Sequence[Any] = ()
-    """Columns that come first and are not repeated."""
-    over: Mapping[str, Any] | None = None
-    """Lines to compare with, in what they differ from those of the cell."""
-    pick: Sequence[str] = ()
-    """Use only the line of a cell that is largest by these measures."""
-    published: str = ""
-    """Path of the published value, with variables."""
+    across: Sequence[Any] = ()  # repeat the columns for each of these
+    before: Sequence[Any] = ()  # columns that come first and are not repeated
+    over: Mapping[str, Any] | None = None  # lines to compare with, in what they differ from those of the cell
+    pick: Sequence[str] = ()  # use only the line of a cell that is largest by these measures
+    published: str = ""  # path of the published value, with variables
     missing: str = DASH
-    notes: bool = False
-    """Show in the first cell why a run did not finish."""
-    common: Sequence[str] = ()
-    """Use only the values of the first field that all values of the second one have."""
+    notes: bool = False  # show in the first cell why a run did not finish
+    common: Sequence[str] = ()  # use only the values of the first field that all values of the second one have
     names: Mapping[str, str] = field(default_factory=dict)
     ddof: int = 1
-    items: Sequence[Any] = ()
-    """Claims, wins or headlines."""
+    items: Sequence[Any] = ()  # claims, wins or headlines
 
     @property
     def files(self) -> Sequence[str]:
@@ -349,12 +338,9 @@ class Bin:
     low: float
     high: float
     n_sets: int
-    predicted: float
-    """Mean prediction."""
-    true: float
-    """Mean true value."""
-    error: float
-    """Standard error of the true mean."""
+    predicted: float  # mean prediction
+    true: float  # mean true value
+    error: float  # standard error of the true mean
 
 
 def calibration_bins(predicted: Sequence[float], true: Sequence[float]) -> list[Bin]:

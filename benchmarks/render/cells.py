@@ -58,10 +58,8 @@ class Cell:
     """What a template is filled from."""
 
     sample: Sample
-    over: Sample | None = None
-    """What the sample is compared with."""
-    whole: Sample | None = None
-    """The sample of all rows together, to count units."""
+    over: Sample | None = None  # what the sample is compared with
+    whole: Sample | None = None  # the sample of all rows together, to count units
     published: Callable[[str], float | None] = lambda _: None
     ddof: int = 1
 

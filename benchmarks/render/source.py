@@ -19,8 +19,7 @@ from benchmarks.lines import RESULTS, read_lines
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 
-Line: TypeAlias = Mapping[str, Any]
-"""One line of a results file, flattened."""
+Line: TypeAlias = Mapping[str, Any]  # one line of a results file, flattened
 Units: TypeAlias = dict[tuple[Any, ...], float]
 """A measure of each unit (a data set, a seed): what statistics are taken over and differences are paired by."""
 
