@@ -28,8 +28,7 @@ from tests.conftest import MODELS
 from tests.training.toy import in_process, join_all
 
 _SHIPPED = sorted((Path(__file__).parents[1] / "recipes").glob("*.toml"))
-_WEIGHTS = [path for path in _SHIPPED if not path.stem.startswith("tcc-")]
-"""Recipes that make weights."""
+_WEIGHTS = [path for path in _SHIPPED if not path.stem.startswith("tcc-")]  # recipes that make weights
 TOY: dict[str, Any] = {
     "name": "toy-v1",
     "summary": "For tests.",

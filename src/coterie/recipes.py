@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, final
+from typing import Any, ClassVar, Literal, TypeVar, cast, final
 
 import torch
 from torch import Generator
@@ -28,8 +28,7 @@ from coterie.training.distributed import barrier, rank
 from coterie.training.loop import TrainConfig, train
 from coterie.training.state import STATE_FILE, open_run, read_log
 
-EVALUATION_BATCHES = 20
-"""Held-out batches, sampled with a seed of their own."""
+EVALUATION_BATCHES = 20  # held-out batches, sampled with a seed of their own
 LICENCE = "BSD-3-Clause"
 JUDGE = "judge"
 
@@ -57,16 +56,11 @@ class RecipeFile:
     summary: str
     seed: int
     batch_size: int
-    model: dict[str, Any]
-    """``method`` (a key of METHODS or NETWORKS, or "judge") and settings of its network."""
-    tasks: dict[str, Any]
-    """``kind`` (a key of TASKS) and settings of the sampler."""
-    train: dict[str, Any]
-    """Settings of TrainConfig."""
-    candidates: dict[str, Any] | None = None
-    """Settings of ScoredSetsConfig, for a judge."""
-    held_out: dict[str, Any] | None = None
-    """Like ``tasks``, for evaluation and calibration on other tasks."""
+    model: dict[str, Any]  # ``method`` (a key of METHODS or NETWORKS, or "judge") and settings of its network
+    tasks: dict[str, Any]  # ``kind`` (a key of TASKS) and settings of the sampler
+    train: dict[str, Any]  # settings of TrainConfig
+    candidates: dict[str, Any] | None = None  # settings of ScoredSetsConfig, for a judge
+    held_out: dict[str, Any] | None = None  # like ``tasks``, for evaluation and calibration on other tasks
     start: str | None = None
     scaling: Literal["none", "standard"] = "none"
 
@@ -76,44 +70,23 @@ class RecipeFile:
 class Recipe:
     """Everything that determines a checkpoint."""
 
-    name: str
-    """Name of the checkpoint; the weights behind a name never change."""
-    summary: str = field(compare=False)
-    """One sentence about what the weights are for."""
+    name: str  # name of the checkpoint; the weights behind a name never change
+    summary: str = field(compare=False)  # one sentence about what the weights are for
     method: str
-    model: Any
-    """Configuration of the network."""
-    tasks: TaskSampler
-    """Sampler of the training tasks."""
+    model: Any  # configuration of the network
+    tasks: TaskSampler  # sampler of the training tasks
     batch_size: int
     train: TrainConfig
-    seed: int
-    """Seed of the initial weights and of all tasks."""
-    source: Mapping[str, Any] = field(compare=False)
-    """Content of the file, for the card."""
-    candidates: ScoredSetsConfig | None = None
-    """What a judge is trained on; None for other methods."""
-    held_out: TaskSampler | None = None
-    """Sampler of the tasks for evaluation and calibration; None for that of the training tasks."""
-    start: str | Path | None = None
-    """Initial weights: a registered name or a path; None for random ones."""
-    scaling: Literal["none", "standard"] = "none"
-    """How to scale the columns of a table so that they resemble the training tasks."""
+    seed: int  # seed of the initial weights and of all tasks
+    source: Mapping[str, Any] = field(compare=False)  # content of the file, for the card
+    candidates: ScoredSetsConfig | None = None  # what a judge is trained on; None for other methods
+    held_out: TaskSampler | None = None  # sampler of the tasks for evaluation and calibration; None for ``tasks``
+    start: str | Path | None = None  # initial weights: a registered name or a path; None for random ones
+    scaling: Literal["none", "standard"] = "none"  # of a table's columns, so that they resemble the training tasks
 
 
 def read_recipe(path: str | Path) -> Recipe:
-    """Read and check a recipe file.
-
-    Parameters
-    ----------
-    path : str or Path
-        A TOML file with the fields of ``RecipeFile``. A path in ``start`` is relative to the folder of the file.
-
-    Raises
-    ------
-    InputError
-        If the file does not exist, or if a setting is missing, unknown or of the wrong type.
-    """
+    """Read and check a TOML file with the fields of ``RecipeFile``; a path in ``start`` is relative to its folder."""
     return from_recipe(path, partial(parse_recipe, folder=Path(path).parent))
 
 
@@ -135,7 +108,7 @@ def parse_recipe(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
         raise ConfigError(f"[train] has steps = {optimisation.steps}; it must be at least 1.")
     if (method == JUDGE) != (file.candidates is not None):
         raise ConfigError(
-            f"[candidates] belongs to the method {JUDGE!r}, which needs it; [model] has method = {method!r}."
+            f"[candidates] belongs to the method 'judge', which needs it; [model] has method = {method!r}."
         )
     return Recipe(
         name=file.name,
@@ -155,31 +128,11 @@ def parse_recipe(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
 
 
 def run_recipe(recipe: Recipe, folder: Path, *, callback: Callback | None = None) -> Path:
-    """Train as the recipe says; resume if the folder holds an interrupted run.
+    """Train as the recipe says, resume if the folder holds an interrupted run, and return the checkpoint in the folder.
 
-    Processes joined by ``torch.distributed`` train together, each on its own tasks.
-
-    Parameters
-    ----------
-    recipe : Recipe
-        What to train.
-    folder : Path
-        Where the state, the log and the checkpoint are kept. It is created if it does not exist.
-    callback : callable, optional
-        Called with a ``Progress`` after every step.
-
-    Returns
-    -------
-    Path
-        The checkpoint in the folder. It is reproducible for the same recipe, version of torch, type of processor, and
-        numbers of threads and processes, however often training was interrupted.
-
-    Raises
-    ------
-    TrainingError
-        If the folder holds a run of another recipe, or if the loss is not finite.
-    WeightsError
-        If the initial weights do not fit the network.
+    It is reproducible for the same recipe, version of torch, type of processor, and numbers of threads and processes,
+    however often training was interrupted. Processes joined by ``torch.distributed`` train together, each on its own
+    tasks. The callback is called with a ``Progress`` after every step.
     """
     run = _train_on_candidates if recipe.candidates is not None else _train_on_tasks
     model, card = run(recipe, folder, callback)
@@ -308,18 +261,17 @@ def _look_up(known: Mapping[str, T], name: object, what: str) -> T:
 
 def _sampler(section: Mapping[str, Any], name: str) -> TaskSampler:
     kind, settings = _split(section, "kind", name)
-    config: Any = _look_up(TASKS, kind, f"{name} has kind")
-    sampler: TaskSampler = from_dict(config, settings)
+    sampler: TaskSampler = from_dict(cast(Any, _look_up(TASKS, kind, f"{name} has kind")), settings)
     return sampler
 
 
 def _check_features(recipe: Recipe, batch: TaskBatch) -> None:
     """Require that network and tasks have the same number of features."""
-    n_features = to_dict(recipe.model).get("n_features", batch.x.shape[2])
-    if n_features != batch.x.shape[2]:
+    given = batch.x.shape[2]
+    expected = to_dict(recipe.model).get("n_features", given)
+    if expected != given:
         raise ConfigError(
-            f"[model] has n_features = {n_features}, but the points of [tasks] have {batch.x.shape[2]} features. "
-            "Make them equal."
+            f"[model] has n_features = {expected}, but the points of [tasks] have {given} features. Make them equal."
         )
 
 

@@ -1,9 +1,8 @@
 """Geometric sets: clusters of many shapes and layouts, mostly in the plane."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final, final
 
 import torch
@@ -41,8 +40,7 @@ from coterie.judged.prior.shapes import (
 )
 
 N_TRIALS: Final = 16  # positions tried for each cluster
-RADIUS_STYLES: Final[Mapping[str, float]] = MappingProxyType({"equal": 0.35, "varied": 0.4, "contrast": 0.25})
-"""Distributions of the cluster radii, with their weights."""
+RADIUS_STYLES: Final = {"equal": 0.35, "varied": 0.4, "contrast": 0.25}  # distributions of radii, with their weights
 
 
 def sample_radii(n_clusters: int, rng: Rng) -> tuple[Float[Tensor, " K"], str]:
@@ -332,7 +330,7 @@ ARRANGEMENTS: Final = by_name(
 )
 ADJACENT: Final = ("tiles", "slices", "stripes", "wings", "flame")
 """Arrangements of clusters with a common edge or corner."""
-LAYOUT_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
+LAYOUT_WEIGHTS: Final = (
     {"scattered": 4.0, "packed": 3.5, "grid": 3.5, "grouped": 2.0}
     | dict.fromkeys(ARRANGEMENTS, 1.0)
     | dict.fromkeys(ADJACENT, 0.7)
@@ -340,14 +338,12 @@ LAYOUT_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
 )
 """Layouts and arrangements, with their weights in the plane."""
 SPATIAL: Final = frozenset({"rings", "halos", "links"})  # arrangements with a version in three features
-SOLID_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
-    {"ball-gaussian": 4, "gaussian": 5, "student": 1, "ball": 2, "box": 1, "shell": 0.7, "peaked": 0.7, "skewed": 1}
+SOLID_WEIGHTS: Final = (
+    dict.fromkeys(SOLIDS, 1.0) | {"ball-gaussian": 4.0, "gaussian": 5.0, "ball": 2.0} | {"shell": 0.7, "peaked": 0.7}
 )
 PEAKED_SHAPES: Final = frozenset({"ball-gaussian", "gaussian", "student", "peaked", "skewed"})
 """Shapes that are densest in the centre."""
-SHAPE_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
-    dict(SOLID_WEIGHTS) | dict.fromkeys(FLATS, 0.9) | dict.fromkeys(CURVES, 0.8)
-)
+SHAPE_WEIGHTS: Final = SOLID_WEIGHTS | dict.fromkeys(FLATS, 0.9) | dict.fromkeys(CURVES, 0.8)
 
 
 def sample_geometric(n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
@@ -429,8 +425,7 @@ def _sample_shapes(kinds: list[str], members: Memberships, n_features: int, rng:
         points[chosen] = _sample_shape(kind, some, n_features, rng)
     if members.shared and rng.bernoulli(0.5):
         return points
-    rotation = rng.orthogonal(1 if members.shared else members.n_clusters, n_features)
-    return torch.einsum("nd,nde->ne", points, members.per_point(rotation.expand(members.n_clusters, -1, -1)))
+    return torch.einsum("nd,nde->ne", points, members.per_point(rng.orthogonal(members.n_distinct, n_features)))
 
 
 def _sample_shape(kind: str, members: Memberships, n_features: int, rng: Rng) -> Float[Tensor, "N D"]:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, NamedTuple, final
 
 import torch
@@ -84,8 +83,7 @@ class Rng:
 
 
 MIN_CLUSTER_SIZE: Final = 5
-SIZE_STYLES: Final[Mapping[str, float]] = MappingProxyType({"even": 0.35, "uneven": 0.45, "contrast": 0.2})
-"""Distributions of the cluster sizes, with their weights."""
+SIZE_STYLES: Final = {"even": 0.35, "uneven": 0.45, "contrast": 0.2}  # distributions of sizes, with their weights
 
 
 @final
@@ -102,14 +100,18 @@ class Memberships:
         """Number of points."""
         return len(self.labels)
 
+    @property
+    def n_distinct(self) -> int:
+        """Number of clusters with parameters of their own."""
+        return 1 if self.shared else self.n_clusters
+
     def per_point(self, values: Tensor) -> Tensor:
-        """Repeat values of clusters (K, ...) for their points (N, ...)."""
-        return values[self.labels]
+        """Repeat values of each cluster (K, ...), or of all (1, ...), for the points (N, ...)."""
+        return values.expand(self.n_clusters, *values.shape[1:])[self.labels]
 
     def uniform(self, low: float, high: float, rng: Rng) -> Float[Tensor, " N"]:
         """Sample one number per cluster uniformly from an interval; return it for each point."""
-        count = 1 if self.shared else self.n_clusters
-        return self.per_point(rng.uniform(low, high, count).expand(self.n_clusters))
+        return self.per_point(rng.uniform(low, high, self.n_distinct))
 
     def rank(self) -> Int[Tensor, " N"]:
         """Return the position of each point among the points of its cluster, from 0."""
@@ -165,9 +167,7 @@ def assign_few_clusters(n_points: int, max_clusters: int, rng: Rng) -> Membershi
 
 CLEAR: Final = 0.97
 TOLERANCE: Final = 0.03
-LEVELS: Final[Mapping[str, tuple[float, float]]] = MappingProxyType(
-    {"touching": (0.86, CLEAR), "overlapping": (0.7, 0.86), "hazy": (0.58, 0.7), "faint": (0.35, 0.58)}
-)
+LEVELS: Final = {"touching": (0.86, CLEAR), "overlapping": (0.7, 0.86), "hazy": (0.58, 0.7), "faint": (0.35, 0.58)}
 """Lower and upper agreement of each level of overlap; "clear" is everything above."""
 
 
@@ -180,16 +180,13 @@ class Difficulty:
     min_spread: float  # smallest initial within-cluster spread of clear sets
 
 
-PEAKED: Final = Difficulty(MappingProxyType({"clear": 0.45, "touching": 0.3, "overlapping": 0.25}), 0.6)
+PEAKED: Final = Difficulty({"clear": 0.45, "touching": 0.3, "overlapping": 0.25}, 0.6)
 """Clusters with a dense centre, which remain recognisable when they overlap."""
-UNIFORM: Final = Difficulty(MappingProxyType({"clear": 0.75, "touching": 0.25}), 0.6)
+UNIFORM: Final = Difficulty({"clear": 0.75, "touching": 0.25}, 0.6)
 """Curves and clusters of uniform density, which are unrecognisable when they overlap."""
-INTERLEAVED: Final = Difficulty(MappingProxyType({"clear": 0.8, "touching": 0.2}), 0.3)
-"""Nested and interleaved clusters, which may also be far apart."""
-CROSSING: Final = Difficulty(MappingProxyType({"touching": 1.0}), 1.0)  # clusters that intersect
-TABULAR: Final = Difficulty(
-    MappingProxyType({"clear": 0.24, "touching": 0.22, "overlapping": 0.22, "hazy": 0.16, "faint": 0.16}), 0.3
-)
+INTERLEAVED: Final = Difficulty({"clear": 0.8, "touching": 0.2}, 0.3)  # nested or interleaved, maybe far apart
+CROSSING: Final = Difficulty({"touching": 1.0}, 1.0)  # clusters that intersect
+TABULAR: Final = Difficulty({"clear": 0.24, "touching": 0.22, "overlapping": 0.22, "hazy": 0.16, "faint": 0.16}, 0.3)
 """Classes of tables, at all levels."""
 
 
@@ -214,16 +211,13 @@ def sample_target(difficulty: Difficulty, rng: Rng) -> Target:
 
 
 N_NEIGHBOURS: Final = 8
-MAX_QUERIES: Final = 256
-"""Points whose neighbours vote. Rows are in random order, so the first ones are a random sample."""
+MAX_QUERIES: Final = 256  # points whose neighbours vote: the first ones, which are a random sample
 MAX_TRIALS: Final = 7  # spreads tried before a draft is dropped
 MAX_SPREAD: Final = 8.0
 MIN_SPREAD: Final = 0.02
-CONSTANT_TOLERANCE: Final = 1e-6
-"""Columns whose deviation is a smaller fraction of their largest value count as constant."""
+CONSTANT_TOLERANCE: Final = 1e-6  # deviation below which a column is constant, as a fraction of its largest value
 MIN_QUERIES: Final = 4  # query points that a cluster needs for its recall to count
-MIN_RECALL: Final = 0.2
-"""Smallest recall of a cluster, as a fraction of the least agreement; below it, the cluster is hidden in others."""
+MIN_RECALL: Final = 0.2  # recall, as a fraction of the least agreement, below which a cluster is hidden in others
 
 
 @final

@@ -36,9 +36,9 @@ def directions(n_points: int, n_features: int, rng: Rng) -> Float[Tensor, "N D"]
 
 def _stretch(members: Memberships, n_features: int, rng: Rng, max_ratio: float) -> Float[Tensor, "N D"]:
     """Sample the axis lengths of each cluster, the longest 1, with ratios of up to ``max_ratio``."""
-    count = 1 if members.shared else members.n_clusters
+    count = members.n_distinct
     lengths = 1 / rng.log_uniform(1.0, max_ratio, count, 1) ** rng.uniform(0, 1, count, n_features)
-    return members.per_point((lengths / lengths.amax(dim=1, keepdim=True)).expand(members.n_clusters, -1))
+    return members.per_point(lengths / lengths.amax(dim=1, keepdim=True))
 
 
 def ball_gaussian(members: Memberships, n_features: int, rng: Rng) -> Float[Tensor, "N D"]:

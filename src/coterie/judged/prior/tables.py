@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, final
 
 import torch
@@ -84,38 +83,32 @@ def sparse(members: Memberships, n_features: int, rng: Rng) -> Builder:
     return build
 
 
-SIGNALS: Final[Mapping[str, Signal]] = MappingProxyType({"embedding": embedding, "spectra": spectra, "sparse": sparse})
+SIGNALS: Final[Mapping[str, Signal]] = {"embedding": embedding, "spectra": spectra, "sparse": sparse}
 """Kinds of table whose columns are all of one kind."""
 
 
 Transform = Callable[[Float[Tensor, "N C"], Float[Tensor, " C"]], Float[Tensor, "N C"]]
-TRANSFORMS: Final[Mapping[str, Transform]] = MappingProxyType(
-    {
-        "exponential": lambda x, strength: ((0.4 + strength) * x).exp(),
-        "power": lambda x, strength: (x + 2.5).clamp_min(0) ** (2 + 2 * strength),
-        "squashed": lambda x, strength: ((1 + 2 * strength) * x).sigmoid(),
-        "heavy": lambda x, strength: ((0.5 + strength) * x.clamp(-8, 8)).sinh(),
-        "whole": lambda x, strength: ((1 + 6 * strength) * (x + 3)).round(),
-        "ordinal": lambda x, strength: ((0.6 + strength) * x + 2 * strength).round().clamp(-2, 2),
-        "binary": lambda x, strength: (x > 2 * strength - 1).to(x.dtype),
-        "zeros": lambda x, strength: (x - 1.5 * strength + 0.5).clamp_min(0),
-    }
-)
+TRANSFORMS: Final[Mapping[str, Transform]] = {
+    "exponential": lambda x, strength: ((0.4 + strength) * x).exp(),
+    "power": lambda x, strength: (x + 2.5).clamp_min(0) ** (2 + 2 * strength),
+    "squashed": lambda x, strength: ((1 + 2 * strength) * x).sigmoid(),
+    "heavy": lambda x, strength: ((0.5 + strength) * x.clamp(-8, 8)).sinh(),
+    "whole": lambda x, strength: ((1 + 6 * strength) * (x + 3)).round(),
+    "ordinal": lambda x, strength: ((0.6 + strength) * x + 2 * strength).round().clamp(-2, 2),
+    "binary": lambda x, strength: (x > 2 * strength - 1).to(x.dtype),
+    "zeros": lambda x, strength: (x - 1.5 * strength + 0.5).clamp_min(0),
+}
 """Transforms of standard normal columns, given a strength between 0 and 1 per column."""
 KINDS: Final = ("plain", *TRANSFORMS, "category")  # kinds of column; a category is a one-hot block of several columns
-STYLES: Final[Mapping[str, Mapping[str, float]]] = MappingProxyType(
-    {
-        "plain": {"plain": 1},
-        "skewed": {"plain": 2, "exponential": 3, "power": 1, "squashed": 0.5, "heavy": 1, "zeros": 0.5},
-        "measured": {"plain": 3, "exponential": 1, "whole": 2, "heavy": 0.5},
-        "mixed": dict.fromkeys(KINDS, 1.0) | {"plain": 3},
-        "coded": {"ordinal": 2, "binary": 2, "category": 2, "whole": 0.5},
-    }
-)
+STYLES: Final[Mapping[str, Mapping[str, float]]] = {
+    "plain": {"plain": 1},
+    "skewed": {"plain": 2, "exponential": 3, "power": 1, "squashed": 0.5, "heavy": 1, "zeros": 0.5},
+    "measured": {"plain": 3, "exponential": 1, "whole": 2, "heavy": 0.5},
+    "mixed": dict.fromkeys(KINDS, 1.0) | {"plain": 3},
+    "coded": {"ordinal": 2, "binary": 2, "category": 2, "whole": 0.5},
+}
 """Styles of table: weights of the kinds of column."""
-STYLE_WEIGHTS: Final[Mapping[str, float]] = MappingProxyType(
-    {"plain": 0.25, "skewed": 0.22, "measured": 0.18, "mixed": 0.2, "coded": 0.15}
-)
+STYLE_WEIGHTS: Final = {"plain": 0.25, "skewed": 0.22, "measured": 0.18, "mixed": 0.2, "coded": 0.15}
 
 
 @final
@@ -169,14 +162,12 @@ def sample_columns(n_features: int, rng: Rng, style: str | None = None) -> Colum
     )
 
 
-TABLE_KINDS: Final[Mapping[str, float]] = MappingProxyType(
-    {"factors": 0.6, "manifold": 0.12, "embedding": 0.1, "spectra": 0.09, "sparse": 0.09}
-)
+TABLE_KINDS: Final = {"factors": 0.6, "manifold": 0.12, "embedding": 0.1, "spectra": 0.09, "sparse": 0.09}
 """Kinds of table, with their weights where there are enough columns."""
-MIN_COLUMNS: Final[Mapping[str, int]] = MappingProxyType({"manifold": 3, "embedding": 16, "spectra": 8, "sparse": 12})
-CLUSTER_COUNTS: Final[Mapping[str, float]] = MappingProxyType(
-    {"2": 0.27, "3": 0.22, "4": 0.12, "5": 0.09, "6": 0.07, "7": 0.06, "8": 0.04, "9": 0.03, "10": 0.03, "many": 0.07}
-)
+MIN_COLUMNS: Final = {"manifold": 3, "embedding": 16, "spectra": 8, "sparse": 12}
+CLUSTER_COUNTS: Final = {
+    "2": 0.27, "3": 0.22, "4": 0.12, "5": 0.09, "6": 0.07, "7": 0.06, "8": 0.04, "9": 0.03, "10": 0.03, "many": 0.07,
+}  # fmt: skip
 """Numbers of clusters, with their weights."""
 
 
@@ -189,30 +180,37 @@ def sample_table(n_points: int, n_features: int, max_clusters: int, rng: Rng) ->
     kind = rng.choice({name: weight for name, weight in TABLE_KINDS.items() if n_features >= MIN_COLUMNS.get(name, 1)})
     description: Description = {"layout": kind, "sizes": sizes}
     if kind in SIGNALS:
-        build = SIGNALS[kind](members, n_features, rng)
-    else:
-        build = (_manifold if kind == "manifold" else _factors)(members, n_features, rng, description)
-    return Draft(members.labels, build, TABULAR, description)
+        return Draft(members.labels, SIGNALS[kind](members, n_features, rng), TABULAR, description)
+    fraction = rng.scalar(0, 0.7) if rng.bernoulli(0.55) else 0.0
+    relevant = max(1, n_features - int(fraction * n_features))
+    description["irrelevant"] = 1 - relevant / n_features
+    build = (_manifold if kind == "manifold" else _factors)(members, relevant, rng, description)
+    noise = _irrelevant(n_points, n_features - relevant, rng, description)
+    order, transforms = rng.permutation(n_features), sample_columns(n_features, rng)
+    description |= {"columns": transforms.style, "kinds": ", ".join(sorted(set(transforms.kinds)))}
+
+    def build_table(spread: float) -> Float[Tensor, "N D"]:
+        return transforms(torch.cat((build(spread), noise), dim=1)[:, order])
+
+    return Draft(members.labels, build_table, TABULAR, description)
 
 
 def _factors(members: Memberships, n_features: int, rng: Rng, description: Description) -> Builder:
-    """Class means and correlated deviations in the relevant columns."""
-    relevant = _sample_n_relevant(n_features, rng, description)
-    rank = rng.integer(1, min(relevant, 10))
-    loadings = rng.normal(rank, relevant) * (rng.uniform(0, 1, rank, relevant) < rng.scalar(0.3, 1.0))
+    """Class means and correlated deviations."""
+    rank = rng.integer(1, min(n_features, 10))
+    loadings = rng.normal(rank, n_features) * (rng.uniform(0, 1, rank, n_features) < rng.scalar(0.3, 1.0))
     means = rng.normal(members.n_clusters, rank) @ loadings / rank**0.5
-    own = rng.uniform(0, 1, members.n_clusters, relevant) < rng.scalar(0.1, 1.0)
-    means = means * rng.scalar(0, 1) + own * rng.normal(members.n_clusters, relevant)
-    deviations = _correlated(members, relevant, rng, description)
+    own = rng.uniform(0, 1, members.n_clusters, n_features) < rng.scalar(0.1, 1.0)
+    means = means * rng.scalar(0, 1) + own * rng.normal(members.n_clusters, n_features)
+    deviations = _correlated(members, n_features, rng, description)
     location = members.per_point(means)
     if rng.bernoulli(0.2) and members.n_points >= 30 * members.n_clusters:
         description["parts"] = "several"
         parts = rng.integer(2, 4)
         part = rng.integers(0, parts - 1, members.n_points)
-        location = (
-            location + rng.scalar(0.2, 0.6) * rng.normal(members.n_clusters, parts, relevant)[members.labels, part]
-        )
-    return _as_table(lambda spread: location + spread * deviations, relevant, members, n_features, rng, description)
+        strength = rng.scalar(0.2, 0.6)
+        location = location + strength * rng.normal(members.n_clusters, parts, n_features)[members.labels, part]
+    return lambda spread: location + spread * deviations
 
 
 def _correlated(members: Memberships, n_features: int, rng: Rng, description: Description) -> Float[Tensor, "N C"]:
@@ -225,56 +223,35 @@ def _correlated(members: Memberships, n_features: int, rng: Rng, description: De
         factors = rng.student_t(torch.full((members.n_points,), rng.scalar(2.5, 6)), rank + n_features)
     else:
         factors = rng.normal(members.n_points, rank + n_features)
-    shared = torch.einsum(
-        "nr,nrc->nc", factors[:, :rank], members.per_point(loadings.expand(members.n_clusters, -1, -1))
-    )
-    scale = rng.log_uniform(0.5, 2.0, members.n_clusters, 1) if own else torch.ones(members.n_clusters, 1)
+    shared = torch.einsum("nr,nrc->nc", factors[:, :rank], members.per_point(loadings))
+    scale = rng.log_uniform(0.5, 2.0, members.n_clusters, 1) if own else torch.ones(1, 1)
     mixing = rng.scalar(0, 1)
     description |= {"tails": tails, "covariance": "own" if own else "shared"}
     deviations: Tensor = 0.5 * members.per_point(scale) * (mixing * shared + (1 - mixing**2) ** 0.5 * factors[:, rank:])
     return deviations
 
 
-def _manifold(members: Memberships, n_features: int, rng: Rng, description: Description) -> Builder:
+def _manifold(members: Memberships, n_features: int, rng: Rng, _: Description) -> Builder:
     """Clusters in one to three latent features, mapped to many columns by a random network."""
-    relevant = _sample_n_relevant(n_features, rng, description)
     latent = rng.integer(1, 3)
     location = members.per_point(1.5 * rng.normal(members.n_clusters, latent))
     deviations = 0.4 * rng.normal(members.n_points, latent)
     if rng.bernoulli(0.5):
         deviations = rng.uniform(-0.7, 0.7, members.n_points, latent)
-    first, bias, second = rng.normal(latent, 12), rng.normal(12), rng.normal(12, relevant)
-    noise = rng.scalar(0.02, 0.3) * rng.normal(members.n_points, relevant)
-
-    def embed(spread: float) -> Float[Tensor, "N C"]:
-        return ((location + spread * deviations) @ first + bias).tanh() @ second + spread * noise
-
-    return _as_table(embed, relevant, members, n_features, rng, description)
+    first, bias, second = rng.normal(latent, 12), rng.normal(12), rng.normal(12, n_features)
+    noise = rng.scalar(0.02, 0.3) * rng.normal(members.n_points, n_features)
+    return lambda spread: ((location + spread * deviations) @ first + bias).tanh() @ second + spread * noise
 
 
-def _sample_n_relevant(n_features: int, rng: Rng, description: Description) -> int:
-    """Sample the number of columns that depend on the class."""
-    fraction = rng.scalar(0, 0.7) if rng.bernoulli(0.55) else 0.0
-    relevant = max(1, n_features - int(fraction * n_features))
-    description["irrelevant"] = 1 - relevant / n_features
-    return relevant
-
-
-def _as_table(
-    build: Builder, relevant: int, members: Memberships, n_features: int, rng: Rng, description: Description
-) -> Builder:
-    """Add irrelevant columns at random positions, and transform all columns."""
-    noise = rng.normal(members.n_points, n_features - relevant)
-    if n_features - relevant > 2 and rng.bernoulli(0.5):
+def _irrelevant(n_points: int, n_features: int, rng: Rng, description: Description) -> Float[Tensor, "N C"]:
+    """Sample columns that do not depend on the class."""
+    noise = rng.normal(n_points, n_features)
+    if n_features > 2 and rng.bernoulli(0.5):
         rank = rng.integer(1, 3)
-        noise = noise + rng.normal(members.n_points, rank) @ rng.normal(rank, n_features - relevant)
-    if n_features > relevant and rng.bernoulli(0.5):
+        noise = noise + rng.normal(n_points, rank) @ rng.normal(rank, n_features)
+    if n_features > 0 and rng.bernoulli(0.5):
         # Real tables also contain groups that are unrelated to the classes.
         description["irrelevant_groups"] = groups = rng.integer(2, 6)
-        centres = rng.log_scalar(0.5, 2.5) * rng.normal(groups, n_features - relevant)
-        noise = noise + centres[rng.integers(0, groups - 1, members.n_points)]
-    order = rng.permutation(n_features)
-    transforms = sample_columns(n_features, rng)
-    description["columns"] = transforms.style
-    description["kinds"] = ", ".join(sorted(set(transforms.kinds)))
-    return lambda spread: transforms(torch.cat((build(spread), noise), dim=1)[:, order])
+        centres = rng.log_scalar(0.5, 2.5) * rng.normal(groups, n_features)
+        noise = noise + centres[rng.integers(0, groups - 1, n_points)]
+    return noise

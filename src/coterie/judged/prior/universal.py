@@ -34,8 +34,7 @@ class SyntheticTask:
     x: Float[Tensor, "N D"]  # points in random order, on any scale
     labels: Int[Tensor, " N"]  # clusters 0 to K - 1, none of them empty, K at least 2; outliers are labelled -1
     kind: str  # "geometric" or "table"
-    description: Mapping[str, float | str]
-    """What was sampled: the layout, shapes or columns, sizes, and the agreement (target and measured)."""
+    description: Mapping[str, float | str]  # what was sampled: layout, shapes or columns, sizes, agreement
 
 
 @final
@@ -65,14 +64,10 @@ class SyntheticPrior:
             raise ConfigError(f"min_points={self.min_points} must be at most max_points={self.max_points}.")
 
     def sample_task(self, generator: Generator) -> SyntheticTask:
-        """Sample one set; some contain outliers, labelled -1.
-
-        The same seed gives the same set for any number of threads.
-        """
+        """Sample one set, the same for any number of threads; some contain outliers, labelled -1."""
         with one_thread():
             rng = Rng(generator)
-            n_points, n_features = self._sample_size(rng)
-            return self._sample_of_size(n_points, n_features, rng, outliers=True)
+            return self._sample_of_size(*self._sample_size(rng), rng, outliers=True)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
         """Sample sets with equal numbers of points and features; none has outliers, which batches cannot represent."""
