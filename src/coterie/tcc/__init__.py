@@ -1,11 +1,11 @@
-"""TCC: twin contrastive clustering of images and embeddings. Start at estimator.py."""
+"""TCC: twin-contrast clustering of images and embeddings. Start at estimator.py."""
 
 from coterie.methods import Method, Option
 
 METHOD = Method(
     name="tcc",
     estimator="coterie.tcc.estimator:TCC",
-    summary="twin contrastive clustering of images and embeddings, trained on the data itself",
+    summary="twin-contrast clustering of images and embeddings, trained on the data itself",
     options=(
         Option(
             "--scaling",
