@@ -77,7 +77,7 @@ def _apart_from_the_verdict(text: str) -> tuple[list[str], str]:
     return [line for line in lines if line != verdict], verdict
 
 
-@pytest.mark.parametrize("page", _with_blocks("python", "README.md", "docs/start.md", "docs/methods/*.md"), ids=_name)
+@pytest.mark.parametrize("page", _with_blocks("python", "README.md", "docs/*.md", "docs/methods/*.md"), ids=_name)
 def test_python_on_the_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     program = tmp_path / "page.py"
