@@ -30,16 +30,10 @@ def test_values_survive_json(config: Sample | TrainConfig | ClamConfig) -> None:
     assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config
 
 
-def test_settings_with_a_default_are_optional() -> None:
+def test_unknown_and_missing_settings_raise_an_error() -> None:
     assert from_dict(Sample, {"width": 2}) == Sample(2)
-
-
-def test_unknown_settings_raise_an_error_that_lists_the_known_ones() -> None:
     with pytest.raises(ConfigError, match=r"Sample has no setting 'hight', 'wdth'; it has: width, rates, names"):
         from_dict(Sample, {"wdth": 2, "hight": 3})
-
-
-def test_missing_settings_raise_an_error_that_names_them() -> None:
     with pytest.raises(ConfigError, match=r"ClamConfig lacks the setting 'n_features', 'n_prototypes'"):
         from_dict(ClamConfig, {})
 

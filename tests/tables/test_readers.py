@@ -222,14 +222,11 @@ def test_objects_in_npy_are_never_unpickled(tmp_path: Path) -> None:
         read_table(tmp_path / "x.npy")
 
 
-def test_mat(tmp_path: Path) -> None:
+def test_matlab_files_and_advice_for_those_of_version_7_3(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"fea": np.eye(3), "gnd": np.array([1, 2, 2])})
     table = read_table(tmp_path / "x.mat")
     assert table.n_columns == 3
     assert table.extra_columns["gnd"].tolist() == [1, 2, 2]
-
-
-def test_matlab_7_3_files_raise_an_error_with_advice(tmp_path: Path) -> None:
     header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "x.mat").write_bytes(header + b"\x89HDF\r\n\x1a\n" + bytes(512))
     with pytest.raises(TableError, match=r"-v7"):
@@ -249,9 +246,8 @@ def test_arrow_files(tmp_path: Path, ending: str) -> None:
     else:
         pytest.importorskip("pyarrow.feather").write_feather(data, path)
     table = read_table(path)
-    assert table.kinds == ("number", "category", "boolean")
+    assert (table.kinds, table.source) == (("number", "category", "boolean"), path.name)
     assert values(table, "t") == ["a", None, "b"]
-    assert table.source == path.name
 
 
 def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

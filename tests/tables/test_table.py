@@ -44,10 +44,7 @@ def test_numeric_arrays_are_not_copied(dtype: str) -> None:
         (3.0, "got scalar array"),
         (np.full((2, 2, 2), "a"), "dim 3"),
         (np.ones((2, 2, 2, 3, 3)), "dim 5"),
-        (
-            np.ones((0, 3)),
-            r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1 is required\.",
-        ),
+        (np.ones((0, 3)), r"Found array with 0 sample\(s\) \(shape=\(0, 3\)\) while a minimum of 1 is required\."),
         (np.ones((3, 0)), r"0 feature\(s\) \(shape=\(3, 0\)\) while a minimum of 1 is required\."),
         (np.ones((2, 2)) * 1j, "Complex data not supported"),
         (np.array([[1j, "a"]], dtype=object), "Complex data not supported"),
@@ -160,8 +157,7 @@ def test_tensors_and_lists_of_images_are_accepted() -> None:
     X = np.arange(12.0).reshape(2, 2, 3)
     for other in (torch.tensor(X), X.tolist()):
         table = as_table(other)
-        assert table.image == (2, 3, 1)
-        assert table.column(5).tolist() == [5.0, 11.0]
+        assert (table.image, table.column(5).tolist()) == ((2, 3, 1), [5.0, 11.0])
 
 
 @pytest.mark.parametrize(
@@ -206,11 +202,6 @@ def test_some_of_the_pixels_are_no_image() -> None:
     assert table.select([4, 5]).image is None
 
 
-def test_the_image_shape_must_match_the_columns() -> None:
-    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
-        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
-
-
 def test_former_names_warn() -> None:
     table = as_table([[1.0], [2.0]])
     encoder = TableEncoder().fit(table)
@@ -220,7 +211,9 @@ def test_former_names_warn() -> None:
         assert encoder.inverse(encoder.transform(table)).shape == (2, 1)
 
 
-def test_a_table_needs_one_name_per_column_and_equal_lengths() -> None:
+def test_names_lengths_and_the_image_shape_must_match_the_columns() -> None:
+    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
+        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
     with pytest.raises(TableError, match="one name per column"):
         Table(("a",), (np.ones(2), np.ones(2)))
     with pytest.raises(TableError, match="equal length"):
@@ -229,12 +222,7 @@ def test_a_table_needs_one_name_per_column_and_equal_lengths() -> None:
 
 PEOPLE = Table(
     names=("who", "height", "weight", "group"),
-    columns=(
-        np.array([1.0, 2.0]),
-        np.array([1.5, 1.8]),
-        np.array([60.0, 80.0]),
-        np.array(["a", "b"], dtype=object),
-    ),
+    columns=(np.array([1.0, 2.0]), np.array([1.5, 1.8]), np.array([60.0, 80.0]), np.array(["a", "b"], dtype=object)),
     extra_columns={"y": np.array([0, 1])},
     source="people.csv",
 )

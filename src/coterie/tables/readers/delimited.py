@@ -206,14 +206,10 @@ def _is_number(cell: str) -> bool:
 
 def _parse_numbers(text: _Text, width: int, *, has_header: bool) -> Array | None:
     """Parse a table of numbers only with numpy's fast parser; None if a cell is not a number."""
+    separator = None if text.delimiter == " " else text.delimiter
     try:
         block = np.loadtxt(
-            text.lines(),
-            delimiter=None if text.delimiter == " " else text.delimiter,
-            skiprows=int(has_header),
-            comments=None,
-            quotechar='"',
-            ndmin=2,
+            text.lines(), delimiter=separator, skiprows=int(has_header), comments=None, quotechar='"', ndmin=2
         )
     except (ValueError, UnicodeError):
         return None
@@ -223,10 +219,7 @@ def _parse_numbers(text: _Text, width: int, *, has_header: bool) -> Array | None
 def _parse_columns(
     text: _Text, names: Sequence[str], kept_as_text: set[int], *, has_header: bool
 ) -> tuple[tuple[Array, ...], tuple[str, ...]]:
-    """Parse columns of any type: numbers in a first pass, all others in a second.
-
-    Two passes, because a number takes far less memory than a string.
-    """
+    """Parse columns of any type: first numbers, then all others, since a number takes less memory than a string."""
     width = len(names)
     numbers: dict[int, list[Array]] = {i: [] for i in range(width) if i not in kept_as_text}
     for rows in _batches(text, width, has_header=has_header):
