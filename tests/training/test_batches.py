@@ -1,6 +1,10 @@
 """Streams of batches."""
 
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
 from itertools import islice
+from typing import Any
 
 import pytest
 import torch
@@ -36,22 +40,6 @@ def test_every_epoch_has_another_order() -> None:
     assert orders[0] != orders[1]
 
 
-@pytest.mark.usefixtures("untouched_random_state")
-def test_tasks_are_infinite_and_follow_from_the_state_of_the_generator() -> None:
-    sampler, source = MixturesOfGaussians(max_points=20), generator()
-    stream = task_batches(sampler, batch_size=3, generator=source)
-    first = list(islice(stream, 5))
-    state = source.get_state()
-    following = list(islice(stream, 5))
-    assert all(len(batch.x) == 3 for batch in (*first, *following))
-    later = generator(9)
-    later.set_state(state)
-    for batch, again in zip(following, task_batches(sampler, batch_size=3, generator=later), strict=False):
-        assert torch.equal(batch.x, again.x)
-        assert torch.equal(batch.labels, again.labels)
-    assert any(batch.x.shape != first[0].x.shape for batch in first)
-
-
 def add_noise(rows: torch.Tensor, source: Generator) -> torch.Tensor:
     return rows + 0.1 * torch.rand(rows.shape, generator=source)
 
@@ -69,22 +57,30 @@ def test_views_are_of_the_same_distinct_rows() -> None:
     assert whole.index.sort().values.tolist() == list(range(10))
 
 
+@pytest.mark.parametrize(
+    "start",
+    [
+        partial(task_batches, MixturesOfGaussians(max_points=20), batch_size=3),
+        partial(view_batches, torch.arange(10.0).unsqueeze(1), add_noise, batch_size=4),
+    ],
+    ids=["tasks", "views"],
+)
 @pytest.mark.usefixtures("untouched_random_state")
-def test_views_are_infinite_and_follow_from_the_state_of_the_generator() -> None:
-    x, source = torch.arange(10).float().unsqueeze(1), generator()
-    stream = view_batches(x, add_noise, batch_size=4, generator=source)
-    next(stream)
-    state = source.get_state()
-    following = list(islice(stream, 5))
-    later = generator(9)
-    later.set_state(state)
-    for batch, again in zip(following, view_batches(x, add_noise, batch_size=4, generator=later), strict=False):
-        assert torch.equal(batch.first, again.first)
-        assert torch.equal(batch.second, again.second)
+def test_batches_are_infinite_and_follow_from_the_state_of_the_generator(start: Callable[..., Iterator[Any]]) -> None:
+    source, later = generator(), generator(9)
+    stream = start(generator=source)
+    list(islice(stream, 5))
+    later.set_state(source.get_state())
+    for batch, again in islice(zip(stream, start(generator=later), strict=True), 5):
+        for field in fields(batch):
+            assert torch.equal(getattr(batch, field.name), getattr(again, field.name))
 
 
-def test_tasks_are_moved_to_the_device() -> None:
+def test_tasks_vary_in_size_and_are_moved_to_the_device() -> None:
     sampler = MixturesOfGaussians(max_points=20)
+    shapes = {batch.x.shape for batch in islice(task_batches(sampler, batch_size=3, generator=generator()), 5)}
+    assert len(shapes) > 1
+    assert {shape[0] for shape in shapes} == {3}
     here, there = (
         next(task_batches(sampler, batch_size=3, generator=generator(), device=device)) for device in ("cpu", "meta")
     )

@@ -170,14 +170,11 @@ def test_evaluations_follow_the_right_steps(evaluate_every: int, expected: list[
     model = Line()
     seen: list[Progress] = []
     config = TrainConfig(7, evaluate_every=evaluate_every)
-    train(
-        model,
-        batches(7),
-        config,
-        generator=generator(),
-        callback=seen.append,
-        evaluate=lambda: {"done": len(model.path), "w": float(model.w.detach()[0])},
-    )
+
+    def evaluate() -> dict[str, float]:
+        return {"done": len(model.path), "w": float(model.w.detach()[0])}
+
+    train(model, batches(7), config, generator=generator(), callback=seen.append, evaluate=evaluate)
     evaluated = {progress.step: progress.evaluation for progress in seen if progress.evaluation is not None}
     assert list(evaluated) == expected
     for step, evaluation in evaluated.items():
@@ -244,19 +241,16 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert 0 < rates[-1] < 0.1
 
 
-def test_a_constant_learning_rate() -> None:
-    config = TrainConfig(5, learning_rate=0.3, schedule="constant")
-    assert [learning_rate_at(step, config) for step in range(5)] == [0.3] * 5
-
-
-def test_a_run_may_end_within_the_warm_up() -> None:
-    assert [learning_rate_at(step, TrainConfig(2, learning_rate=1.0, warmup=4)) for step in range(2)] == [0.25, 0.5]
-
-
-def test_a_cosine_falls_to_zero() -> None:
-    config = TrainConfig(100, learning_rate=2.0)
-    for step in range(100):
-        assert learning_rate_at(step, config) == pytest.approx(1.0 + math.cos(math.pi * step / 100))
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (TrainConfig(5, learning_rate=0.3, schedule="constant"), [0.3] * 5),
+        (TrainConfig(2, learning_rate=1.0, warmup=4), [0.25, 0.5]),  # ends within the warm-up
+        (TrainConfig(100, learning_rate=2.0), [1.0 + math.cos(math.pi * step / 100) for step in range(100)]),
+    ],
+)
+def test_learning_rates_by_schedule(config: TrainConfig, expected: list[float]) -> None:
+    assert [learning_rate_at(step, config) for step in range(config.steps)] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("steps", [10, 55, 1000])
@@ -276,13 +270,7 @@ def test_one_cycle_is_that_of_torch() -> None:
     weight = torch.nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.SGD([weight])
     scheduler = torch.optim.lr_scheduler.OneCycleLR(
-        optimiser,
-        0.7,
-        total_steps=1001,
-        pct_start=101 / 1001,
-        div_factor=25,
-        final_div_factor=1e9,
-        cycle_momentum=False,
+        optimiser, 0.7, total_steps=1001, pct_start=101 / 1001, final_div_factor=1e9, cycle_momentum=False
     )
     config = TrainConfig(1000, learning_rate=0.7, schedule="one-cycle")
     for step in range(1000):

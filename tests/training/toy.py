@@ -26,17 +26,10 @@ CASES = {
     "plain": TrainConfig(23, learning_rate=0.05, save_every=5),
     "best": TrainConfig(23, learning_rate=0.3, evaluate_every=3, keep_best="error", save_every=7),
     "all": TrainConfig(
-        23,
-        learning_rate=0.05,
-        schedule="one-cycle",
-        optimiser="adamw",
-        weight_decay=0.1,
-        clip_norm=0.5,
-        accumulate=3,
-        evaluate_every=4,
-        save_every=6,
+        23, learning_rate=0.05, schedule="one-cycle", optimiser="adamw", weight_decay=0.1, clip_norm=0.5, accumulate=3,
+        evaluate_every=4, save_every=6,
     ),
-}
+}  # fmt: skip
 
 
 class Toy(nn.Module):
