@@ -1,6 +1,7 @@
 """Each algorithm finds what it is made for; all candidates together obey some laws."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
@@ -55,10 +56,21 @@ def normal(n: int, d: int, seed: int) -> Floats:
     return np.random.default_rng(seed).normal(size=(n, d))
 
 
-@pytest.mark.parametrize("random_starts", [False, True])
-def test_k_means_finds_blobs(random_starts: bool) -> None:
-    x, truth = blobs()
-    (labels,) = k_means(Geometry(x), [4], seed=1, random_starts=random_starts)
+@pytest.mark.parametrize(
+    ("find", "make"),
+    [
+        (partial(k_means, seed=1), blobs),
+        (partial(k_means, seed=1, random_starts=True), blobs),
+        (single_linkage, rings),
+        (partial(genie, gini=0.5), rings),
+        (density_peaks, blobs),
+        (density_modes, blobs),
+        (density_modes, rings),
+    ],
+)
+def test_clusters_of_suitable_shape_are_found(find: Callable[..., list[Labels]], make: Callable[..., Any]) -> None:
+    x, truth = make()
+    (labels,) = find(Geometry(x), [len(np.unique(truth))])
     assert adjusted_rand_score(truth, labels) == 1.0
 
 
@@ -166,13 +178,6 @@ def test_genie_without_leaves_joins_each_leaf_to_its_neighbour() -> None:
     assert list(genie(star, [2, 3], gini=0.3, skip_leaves=True)) == []
 
 
-@pytest.mark.parametrize("find", [single_linkage, lambda geometry, ks: genie(geometry, ks, gini=0.5)])
-def test_spanning_trees_find_rings(find: Callable[..., list[Labels]]) -> None:
-    x, truth = rings()
-    (labels,) = find(Geometry(x), [2])
-    assert adjusted_rand_score(truth, labels) == 1.0
-
-
 @pytest.mark.parametrize("selection", ["eom", "leaf"])
 def test_hdbscan_finds_blobs_and_leaves_no_noise(selection: Literal["eom", "leaf"]) -> None:
     x, truth = blobs(spread=0.5)
@@ -195,22 +200,10 @@ def test_spectral_finds_rings_and_blobs(n: int) -> None:
         assert len(np.unique(labels[1])) == k + 1
 
 
-def test_density_peaks_find_blobs() -> None:
-    x, truth = blobs()
-    labels = list(density_peaks(Geometry(x), [2, 4, 7]))
-    assert [len(np.unique(each)) for each in labels] == [2, 4, 7]
-    assert adjusted_rand_score(truth, labels[1]) == 1.0
-
-
-@pytest.mark.parametrize("make", [blobs, rings])
-def test_density_modes_find_clusters_of_any_shape(make: Callable[[], tuple[Floats, Labels]]) -> None:
-    x, truth = make()
-    (labels,) = density_modes(Geometry(x), [len(np.unique(truth))])
-    assert adjusted_rand_score(truth, labels) == 1.0
-
-
-def test_density_modes_are_nested_and_need_more_rows_than_clusters() -> None:
-    coarse, fine = density_modes(Geometry(normal(200, 2, seed=0)), [2, 5])
+def test_density_peaks_and_modes_find_every_number_and_modes_are_nested() -> None:
+    geometry = Geometry(normal(200, 2, seed=0))
+    assert [len(np.unique(each)) for each in density_peaks(geometry, [2, 4, 7])] == [2, 4, 7]
+    coarse, fine = density_modes(geometry, [2, 5])
     assert len(np.unique(coarse)) == 2
     assert len(np.unique(fine)) == 5
     assert len({(a, b) for a, b in zip(coarse.tolist(), fine.tolist(), strict=True)}) == 5

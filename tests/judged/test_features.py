@@ -22,7 +22,7 @@ from coterie.judged.features.table import (
 )
 from coterie.judged.space import Geometry
 from tests.judged.sets import blobs as grid_blobs
-from tests.judged.sets import candidate
+from tests.judged.sets import candidate, rings
 
 NAMES = list(FEATURES)
 PER_COLUMN = NAMES.index("column_best")  # from here on, features are about the columns as they are
@@ -259,11 +259,7 @@ def test_halved_and_merged_blobs_show(three_blobs: dict[str, list[float]]) -> No
 
 
 def test_rings_are_better_than_halves() -> None:
-    rng = np.random.default_rng(2)
-    angle = rng.uniform(0.0, 2.0 * np.pi, size=400)
-    truth = np.repeat([0, 1], 200)
-    x = np.stack([np.cos(angle), np.sin(angle)], axis=1) * (1.0 + 2.0 * truth)[:, None]
-    x += 0.1 * rng.normal(size=x.shape)
+    x, truth = rings()
     found = features(x, truth, (x[:, 0] > 0.0).astype(np.int64))
     for name in ("border_sparsity", "density_validity", "same_12", "own_mode_worst", "log_dunn"):
         assert found[name][0] > found[name][1], name

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ from coterie.judged.sample import (
     MAX_SAMPLES,
     REFINEMENT_ROUNDS,
     SAMPLE_ROWS,
-    SampleChoice,
     SubsampleVote,
     VoteResult,
     count_votes,
@@ -27,7 +25,6 @@ from coterie.judged.sample import (
     subsample_indices,
 )
 from coterie.judged.space import Space
-from coterie.methods import load
 from tests.judged.sets import blobs, candidate
 from tests.judged.test_judge import judge_by
 
@@ -49,11 +46,6 @@ def three_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Use few rows and little effort, so that tests are quick."""
     monkeypatch.setitem(MAX_SAMPLES, "fast", 3)
     monkeypatch.setitem(SAMPLE_ROWS, "fast", ROWS)
-
-
-@pytest.fixture(scope="module")
-def many() -> tuple[Floats, npt.NDArray[np.int64]]:
-    return blobs(MANY)
 
 
 def test_rows_and_effort_limit_the_number_of_samples() -> None:
@@ -96,8 +88,8 @@ def test_one_sample_chooses_what_the_judge_chooses() -> None:
 
 
 @pytest.mark.usefixtures("three_samples", "untouched_random_state")
-def test_three_samples_find_the_blobs(many: tuple[Floats, npt.NDArray[np.int64]], tmp_path: Path) -> None:
-    X, truth = many
+def test_three_samples_find_the_blobs() -> None:
+    X, truth = blobs(MANY)
     stages: list[str] = []
     model = fitted(X, callback=lambda progress: stages.append(progress.stage))
     assert adjusted_rand_score(truth, model.labels_) == 1.0
@@ -111,12 +103,6 @@ def test_three_samples_find_the_blobs(many: tuple[Floats, npt.NDArray[np.int64]]
     np.testing.assert_array_equal(model.predict_proba(X), model.probabilities_)
     assert model.chosen_ in model.candidates_
     assert len(model.alternative(2, X)) == MANY
-    model.save(tmp_path / "model.safetensors")
-    loaded = load(tmp_path / "model.safetensors")
-    assert isinstance(loaded, Coterie)
-    np.testing.assert_array_equal(loaded.predict(X), model.labels_)
-    assert (loaded.confidence_, loaded.notes_) == (model.confidence_, model.notes_)
-    assert loaded.candidates_ == model.candidates_
 
 
 @pytest.mark.usefixtures("three_samples")
@@ -168,7 +154,9 @@ def test_a_choice_that_is_bad_in_another_sample_loses(pairs: Callable[[int], Spa
     peculiar.x[:30, 1] += 40.0  # half of its rows, of both groups
     chosen = [candidate(peculiar.x[:, 1] > 20.0), along(usual, 6.0)]
     scored = [judge.score(space, [one]) for space, one in zip((peculiar, usual), chosen, strict=True)]
-    extended = judge.extend(scored[0], [SampleChoice(usual, chosen[1]).apply(peculiar)])
+    applied = vote(judge).apply(chosen[1], usual, peculiar)
+    assert applied is not None
+    extended = judge.extend(scored[0], [applied])
     assert extended.choose() == 0, "each sample prefers its own choice"
     result = vote(judge).vote(scored)
     assert result.scored is scored[1]
@@ -179,11 +167,14 @@ def test_a_choice_that_is_bad_in_another_sample_loses(pairs: Callable[[int], Spa
 
 def test_a_choice_is_applied_to_other_samples(pairs: Callable[[int], Space]) -> None:
     here, there = pairs(0), pairs(1)
-    choice = SampleChoice(here, along(here, 6.0))
-    applied = choice.apply(there)
+    choice = along(here, 6.0)
+    applied = vote().apply(choice, here, there)
+    assert applied is not None
     np.testing.assert_array_equal(applied.labels, along(there, 6.0).labels)
     assert (applied.n_clusters, str(applied), applied.refined) == (2, "Ward linkage on standardised columns", True)
-    assert choice.apply(here) is choice.candidate
+    assert vote().apply(choice, here, here) is choice
+    assert vote(n_clusters=2).apply(along(here, 6.0, 99.0), here, there) is not None
+    assert vote(n_clusters=3).apply(choice, here, there) is None
 
 
 def test_choices_that_a_sample_generated_itself_are_scored_once(pairs: Callable[[int], Space]) -> None:
@@ -196,9 +187,12 @@ def test_choices_that_a_sample_generated_itself_are_scored_once(pairs: Callable[
     np.testing.assert_array_equal(votes, extended[[2, 3, 2]])
 
 
-def test_the_highest_mean_wins() -> None:
-    assert count_votes(np.array([[5.0, 2.0], [-9.0, 1.0]]), np.array([3, 3])) == (1, 1.5)
-    assert count_votes(np.array([[0.25]]), np.array([2])) == (0, 0.25)
+def test_the_highest_mean_of_choices_that_no_sample_lost_wins() -> None:
+    three = np.array([3, 3, 3])
+    assert count_votes(np.array([[5.0, 2.0], [-9.0, 1.0]]), three[:2]) == (1, 1.5)
+    assert count_votes(np.array([[0.25]]), three[:1]) == (0, 0.25)
+    assert count_votes(np.array([[9.0, 1.0, 0.0], [np.nan, 0.5, 3.0], [9.0, 0.0, np.nan]]), three) == (1, 0.5)
+    assert count_votes(np.array([[1.0, np.nan], [np.nan, 2.0]]), three[:2]) == (1, 2.0)
 
 
 def test_fewer_clusters_win_within_the_tolerance() -> None:
@@ -209,13 +203,6 @@ def test_fewer_clusters_win_within_the_tolerance() -> None:
     granularity = 1.1 * (TOLERANCE - near) / (GRANULARITY_BONUS * np.log2(6 / 4))
     assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[0] == 0
     assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[1] == 1.0
-
-
-def test_choices_that_are_lost_in_a_sample_do_not_win() -> None:
-    votes = np.array([[9.0, 1.0, 0.0], [np.nan, 0.5, 3.0], [9.0, 0.0, np.nan]])
-    assert count_votes(votes, np.array([3, 3, 3])) == (1, 0.5)
-    alone = np.array([[1.0, np.nan], [np.nan, 2.0]])
-    assert count_votes(alone, np.array([4, 4])) == (1, 2.0)
 
 
 def test_notes_say_how_many_samples_agree() -> None:

@@ -41,19 +41,14 @@ class JudgedBatch:
     """Candidate partitions of several sets with known truth, padded to one number of candidates."""
 
     columns: Float[Tensor, "B R C"]  # features of each candidate
-    score: Float[Tensor, "B R"]
-    """Adjusted Rand index of each with the truth; meaningless where the truth is one cluster."""
-    doublings: Float[Tensor, "B R"]
-    """Absolute base-2 logarithm of each candidate's number of clusters over the true one."""
+    score: Float[Tensor, "B R"]  # adjusted Rand index of each with the truth; meaningless where that is one cluster
+    doublings: Float[Tensor, "B R"]  # absolute base-2 logarithm of each number of clusters over the true one
     valid: Bool[Tensor, "B R"]  # true where there is a candidate
     single: Bool[Tensor, " B"]  # true where the truth is one cluster
 
 
 _CONSTRAINTS: Mapping[str, Constraints] = {
-    "n_columns": Integer(1),
-    "width": Integer(1),
-    "depth": Integer(1),
-    "members": Integer(1),
+    **dict.fromkeys(("n_columns", "width", "depth", "members"), Integer(1)),
     "column_dropout": Number(0.0, 0.999),
 }
 
@@ -70,11 +65,9 @@ class JudgeConfig:
     heads: int = 4  # attention heads
     depth: int = 2  # attention blocks
     members: int = 1  # networks in the ensemble, whose logits are averaged
-    column_dropout: float = 0.1
-    """Probability that a column is dropped in training, for all candidates of a set alike."""
+    column_dropout: float = 0.1  # probability that a column is dropped in training, for all candidates of a set
     regret_weight: float = 1.0  # weight of the regret of the choice, relative to the error of the predicted scores
-    number_weight: float = 0.1
-    """Adjusted Rand index that is subtracted for each doubling or halving of the true number of clusters."""
+    number_weight: float = 0.1  # adjusted Rand index subtracted for each doubling or halving of the true number
     single_weight: float = 0.1  # weight of the loss of predicting whether there is one cluster only
     choice_scale: float = 4.0  # factor of the logits in the softmax that the regret is computed with
 
@@ -275,15 +268,6 @@ class Refinement:
     max_clusters: int  # no result has more clusters
     keep_number: bool  # whether the number of clusters is fixed
 
-    def find(self, scored: ScoredCandidates) -> list[Candidate]:
-        """Return new partitions one change away from the chosen candidate."""
-        known = {each.labels.tobytes() for each in scored.candidates}
-        chosen = scored.candidates[scored.choose(self.granularity)]
-        near = neighbouring_partitions(
-            scored.space, chosen, max_clusters=self.max_clusters, keep_number=self.keep_number
-        )
-        return [each for each in near if each.labels.tobytes() not in known]
-
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -291,9 +275,9 @@ class Judge:
     """The network, the columns that it reads, and the calibration of its logits."""
 
     network: JudgeModel
+    # Columns that it was trained on, in that order. Those that this version does not compute get the network's centre,
+    # which has no effect; an algorithm that it does not know has no one-hot column.
     columns: tuple[str, ...]
-    """Names of the columns that it was trained on, in that order. Columns that this version does not compute get the
-    network's centre, which has no effect; an algorithm that it does not know has no one-hot column."""
     slope: float
     offset: float
 
@@ -339,7 +323,14 @@ class Judge:
         if refinement is None:
             return scored
         for _ in range(refinement.rounds):
-            near = refinement.find(scored)
+            known = {each.labels.tobytes() for each in scored.candidates}
+            found = neighbouring_partitions(
+                scored.space,
+                scored.candidates[scored.choose(refinement.granularity)],
+                max_clusters=refinement.max_clusters,
+                keep_number=refinement.keep_number,
+            )
+            near = [each for each in found if each.labels.tobytes() not in known]
             if not near:
                 break
             extended = self.extend(scored, near)

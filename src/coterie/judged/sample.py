@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import final
 
 import numpy as np
@@ -15,8 +14,7 @@ from coterie.judged.features.partitions import rand_indices
 from coterie.judged.judge import Judge, Refinement, ScoredCandidates, choose
 from coterie.judged.space import Floats, Integers, Labels, Space
 
-SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}
-"""Rows of a subsample, which candidates are generated for."""
+SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}  # rows of a subsample
 MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 1, "thorough": 3}  # subsamples of a table with enough rows
 REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2, "thorough": 3}
 
@@ -31,8 +29,7 @@ class VoteResult:
     space: Space  # rows of the subsample whose choice won
     scored: ScoredCandidates | None  # its candidates; None if there are none
     confidence: float  # expected adjusted Rand index of the choice, from the mean of the votes
-    agreement: Floats
-    """Adjusted Rand index of the winning choice with that of each subsample that voted, on the rows of the latter."""
+    agreement: Floats  # adjusted Rand index of the winner with the choice of each subsample that voted, on its rows
 
     def describe_sampling(self, n: int, alike: float) -> list[str]:
         """Say in a sentence how many of n rows were clustered; nothing if all were.
@@ -49,26 +46,6 @@ class VoteResult:
         who = {voters - 1: "all agree", 0: "the others disagree"}.get(same, f"{same} of the other {voters - 1} agree")
         sampled = f"{voters} random samples of {few:,} of the {n:,} rows voted on the clusters: {who} with the winner."
         return [f"{sampled} All rows were assigned to its clusters."]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class SampleChoice:
-    """The candidate that a subsample chose."""
-
-    space: Space
-    candidate: Candidate
-
-    def apply(self, space: Space) -> Candidate:
-        """Assign the rows of any subsample to its clusters."""
-        if space is self.space:
-            return self.candidate
-        labels, n_clusters = order_by_size(self._assigner.memberships(space.x).argmax(axis=1))
-        return replace(self.candidate, labels=labels, n_clusters=n_clusters)
-
-    @cached_property
-    def _assigner(self) -> Assigner:
-        return Assigner.fit(self.space, self.candidate)
 
 
 @final
@@ -120,17 +97,20 @@ class SubsampleVote:
     def vote(self, scored: Sequence[ScoredCandidates]) -> VoteResult:
         """Have the choice of each subsample, of which there is at least one, scored by all others."""
         chosen = [each.candidates[each.choose(self.granularity)] for each in scored]
-        choices = [SampleChoice(each.space, candidate) for each, candidate in zip(scored, chosen, strict=True)]
-        applied = [[self._unless_lost(choice.apply(each.space)) for choice in choices] for each in scored]
+        choices = [(each.space, candidate) for each, candidate in zip(scored, chosen, strict=True)]
+        applied = [[self.apply(candidate, own, each.space) for own, candidate in choices] for each in scored]
         votes = np.stack([self.vote_of(each, here) for each, here in zip(scored, applied, strict=True)])
         winner, logit = count_votes(votes, np.array([each.n_clusters for each in chosen]), self.granularity)
         agreement = np.array([_agreement(own, here[winner]) for own, here in zip(chosen, applied, strict=True)])
         return VoteResult(scored[winner].space, scored[winner], float(expit(logit)), agreement)
 
-    def _unless_lost(self, candidate: Candidate) -> Candidate | None:
-        """Return None instead of a candidate that lacks clusters in a subsample."""
-        enough = candidate.n_clusters >= 2 if self.n_clusters is None else candidate.n_clusters == self.n_clusters
-        return candidate if enough else None
+    def apply(self, candidate: Candidate, own: Space, space: Space) -> Candidate | None:
+        """Assign the rows of `space` to the clusters of a candidate of `own`; None if clusters get lost."""
+        if space is own:
+            return candidate
+        labels, k = order_by_size(Assigner.fit(own, candidate).memberships(space.x).argmax(axis=1))
+        enough = k >= 2 if self.n_clusters is None else k == self.n_clusters
+        return replace(candidate, labels=labels, n_clusters=k) if enough else None
 
     def vote_of(self, scored: ScoredCandidates, choices: Sequence[Candidate | None]) -> Floats:
         """Return the logit that a subsample gives to each choice; nan for lost ones."""

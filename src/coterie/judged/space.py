@@ -4,7 +4,7 @@ A ``Space`` is made once per fit and shared by candidate generation, features, r
 computed when first asked for, then kept.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, final
@@ -231,11 +231,6 @@ class Modes:
         """Return the most prominent peaks, ties by density, so that the order of rows has no effect."""
         return np.lexsort((log_cores, -self.prominence))[:count]
 
-    def thresholds(self, log_cores: Floats, counts: Sequence[int]) -> list[float]:
-        """Return the prominences at which that many peaks remain."""
-        leading = self.prominence[self.leading(max(counts), log_cores)]
-        return [float(leading[count - 1]) for count in counts]
-
     def basins(self, prominence: float) -> Integers:
         """Assign each row (N,) to the peak of at least that prominence that it ascends to."""
         target = np.where(self.prominence < prominence, self.higher, np.arange(len(self.higher)))
@@ -271,12 +266,6 @@ class Geometry:
     units in which the mean variance of the columns is one): the judge was trained on features computed that way, and
     its scores would change in the last digits with the other ones. ``brute_neighbours`` differ from ``neighbours`` in
     how equidistant rows are ordered, which refinement depends on.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> Geometry(np.array([[0.0], [1.0], [3.0]])).tree.edges.tolist()
-    [[0, 1], [1, 2]]
     """
 
     def __init__(self, rows: Floats) -> None:

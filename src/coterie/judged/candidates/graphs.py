@@ -151,9 +151,10 @@ def density_modes(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
     log_reach = np.log(geometry.reach(_MODE_SMOOTHING))
     tree = geometry.reachability_tree(_MODE_SMOOTHING)
     modes = Modes.find(tree.edges, np.log(np.maximum(tree.lengths, np.exp(log_reach.min()))), log_reach)
-    for threshold in modes.thresholds(log_reach, ks):
-        if threshold > 0.0:  # at zero, every row would be a mode
-            yield modes.basins(threshold).astype(np.int64)
+    prominence = modes.prominence[modes.leading(max(ks), log_reach)]
+    for k in ks:
+        if prominence[k - 1] > 0.0:  # at zero, every row would be a mode
+            yield modes.basins(prominence[k - 1]).astype(np.int64)
 
 
 def spectral(geometry: Geometry, ks: Sequence[int], *, seed: int, n_neighbours: int) -> Iterator[Labels]:

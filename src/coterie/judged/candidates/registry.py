@@ -28,8 +28,7 @@ from coterie.judged.space import Floats, Labels, Space
 
 Effort = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced", "thorough")
-MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 4, "thorough": 4}
-"""Number of views of the columns that algorithms run on."""
+MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 4, "thorough": 4}  # views that algorithms run on
 
 _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)

@@ -1,6 +1,7 @@
 """Features of partitions: sizes, neighbourhoods, gaps, modes, separation, normality, shapes, pairs, columns.
 
-Every function returns columns by name, one value per partition; what they mean is said in ``table.FEATURES``.
+Every function returns columns by name, one value per partition. ``table.FEATURES`` says what they mean; columns that it
+does not list are not used.
 Letters: N rows, R partitions, C clusters of all partitions together, Q principal axes.
 """
 
@@ -26,6 +27,23 @@ def safe_log(values: npt.NDArray[Any], floor: float = 1e-6, ceiling: float = 1e6
     return logs
 
 
+def _low_is_bad(parts: Partitions, mean: str, **columns: Floats) -> Columns:
+    """Summarise values (C,) over the clusters of each partition; `mean` is the suffix of the mean over rows."""
+    found = {}
+    for name, values in columns.items():
+        found[name + mean] = parts.weighted_mean(values)
+        found[f"{name}_worst"] = parts.min(values)
+        found[f"{name}_median"] = parts.median(values)
+        found[f"{name}_notable"] = parts.min_of_large(values)
+    return found
+
+
+def _high_is_bad(parts: Partitions, mean: str, **columns: Floats) -> Columns:
+    """Summarise values (C,) in the same way, the largest of which is the worst."""
+    means = {name + mean: parts.weighted_mean(values) for name, values in columns.items()}
+    return means | {f"{name}_worst": parts.max(values) for name, values in columns.items()}
+
+
 _MAX_AXES = 10
 _RIDGE = 1e-6
 
@@ -39,8 +57,7 @@ class ClusterMoments:
     monomials: Float[Floats, "N J"]  # one, each coordinate, and each product of two: quadratic forms are linear in them
     means: Float[Floats, "C Q"]  # cluster means
     scatters: Float[Floats, "C Q Q"]  # sums of outer products of the centred rows
-    pooled: Float[Floats, "C Q Q"]
-    """Within-cluster covariance of the partition of each cluster, which its covariance is shrunk to."""
+    pooled: Float[Floats, "C Q Q"]  # within-cluster covariance of its partition, which a covariance is shrunk to
     strength: float  # number of rows that the pooled covariance counts for
 
     @classmethod
@@ -100,16 +117,12 @@ def mode_features(geometry: Geometry, parts: Partitions) -> Columns:
         best[cluster] = prominence
     best, second = np.log1p(best), np.log1p(second)
     return {
-        "own_mode": parts.weighted_mean(best),
-        "own_mode_worst": parts.min(best),
-        "own_mode_median": parts.median(best),
-        "second_mode_mean": parts.weighted_mean(second),
-        "second_mode_worst": parts.max(second),
+        **_low_is_bad(parts, "", own_mode=best),
+        **_high_is_bad(parts, "_mean", second_mode=second),
         "without_mode": parts.mean(best < np.log(2.0)),
         "with_two_modes": parts.mean(second > np.log(2.0)),
         "rows_without_mode": parts.weighted_mean(best < np.log(2.0)),
         "rows_with_two_modes": parts.weighted_mean(second > np.log(2.0)),
-        "own_mode_notable": parts.min_of_large(best),
         "basins_agree": _agreement(parts, geometry.basins[0]),
         "high_basins_agree": _agreement(parts, geometry.basins[1]),
         "log_modes_per_cluster": np.log(count_modes(geometry, 1.0) / parts.n_clusters),
@@ -127,11 +140,6 @@ def _agreement(parts: Partitions, basins: Integers) -> Floats:
 
 
 _MAX_LOG_RATIO = 8.0
-
-
-def gap_features(geometry: Geometry, parts: Partitions) -> Columns:
-    """Gaps between clusters over the edges within, on both spanning trees."""
-    return {**_tree_features(geometry, parts), **_density_validity(geometry, parts)}
 
 
 def _ends(parts: Partitions, tree: Integers) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
@@ -161,7 +169,8 @@ def _floored_logs(lengths: Floats) -> Floats:
     return np.log(np.maximum(lengths, 1e-3 * float(lengths.mean()) or 1.0))
 
 
-def _tree_features(geometry: Geometry, parts: Partitions) -> Columns:
+def gap_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Gaps between clusters over the edges within, on the spanning tree."""
     logs = _floored_logs(geometry.unit_tree.lengths)
     first, _, cut = _ends(parts, geometry.unit_tree.edges)
     values = np.broadcast_to(logs, cut.shape)
@@ -174,34 +183,24 @@ def _tree_features(geometry: Geometry, parts: Partitions) -> Columns:
     to_longest = np.clip(gap - longest, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     to_typical = np.clip(gap - typical, -_MAX_LOG_RATIO, _MAX_LOG_RATIO)
     widest_cut = np.where(cut, values, logs.min()).max(axis=1)
-    tail = np.clip(longest - typical, 0.0, _MAX_LOG_RATIO)
     return {
-        "gap_to_longest_worst": parts.min(to_longest),
-        "gap_to_longest_median": parts.median(to_longest),
-        "gap_to_typical_worst": parts.min(to_typical),
-        "gap_to_typical_median": parts.median(to_typical),
+        **_low_is_bad(parts, "_mean", gap_to_longest=to_longest, gap_to_typical=to_typical),
+        **_high_is_bad(parts, "_mean", inner_tail=np.clip(longest - typical, 0.0, _MAX_LOG_RATIO)),
         "log_dunn": np.clip(parts.min(gap) - parts.max(longest), -_MAX_LOG_RATIO, _MAX_LOG_RATIO),
         "log_cuts_to_fewest": np.log((cuts + 1.0) / parts.n_clusters),
         "cut_share": cuts / len(logs),
         "cut_length": np.where(cuts > 0, (values * cut).sum(axis=1) / np.maximum(cuts, 1) - logs.mean(), 0.0),
-        "inner_tail_mean": parts.weighted_mean(tail),
-        "inner_tail_worst": parts.max(tail),
         # Above zero where the widest gap was missed.
         "uncut_to_cut": np.clip(parts.max(longest) - widest_cut, -_MAX_LOG_RATIO, _MAX_LOG_RATIO),
     }
 
 
-def _density_validity(geometry: Geometry, parts: Partitions) -> Columns:
+def density_features(geometry: Geometry, parts: Partitions) -> Columns:
     """Density-based validity (DBCV): separation against sparseness, on the tree of mutual reachability."""
     tree = geometry.unit_reachability_tree
     longest, gap = _extremes(parts, tree.edges, _floored_logs(tree.lengths))
     validity = np.sign(gap - longest) * -np.expm1(-np.abs(gap - longest))  # (gap - longest) / max of both
-    return {
-        "density_validity": parts.weighted_mean(validity),
-        "density_validity_notable": parts.min_of_large(validity),
-        "density_validity_worst": parts.min(validity),
-        "density_validity_median": parts.median(validity),
-    }
+    return _low_is_bad(parts, "", density_validity=validity)
 
 
 _RANKS = (1, 2, 4, 8, 12)
@@ -214,9 +213,7 @@ def neighbourhood_features(geometry: Geometry, parts: Partitions) -> Columns:
     """Neighbours with the same label, graph cuts, connected pieces of clusters, and density at borders."""
     same = _count_same(geometry, parts)
     fractions = {rank: parts.cluster_sums(same[rank]) / (parts.sizes * _available(geometry, rank)) for rank in _RANKS}
-    columns = {f"same_{rank}": parts.weighted_mean(fraction) for rank, fraction in fractions.items()}
-    columns |= {f"same_{rank}_worst": parts.min(fractions[rank]) for rank in (1, 4, 12)}
-    columns |= {f"same_{rank}_median": parts.median(fractions[rank]) for rank in (1, 4, 12)}
+    columns = _low_is_bad(parts, "", **{f"same_{rank}": fraction for rank, fraction in fractions.items()})
     outvoted = 2 * same[_GRAPH_RANK] < _available(geometry, _GRAPH_RANK)
     columns["outvoted"] = outvoted.mean(axis=1)
     columns["outvoted_worst"] = parts.max(parts.cluster_means(outvoted))
@@ -279,10 +276,8 @@ def _pieces(geometry: Geometry, parts: Partitions) -> Columns:
     np.maximum.at(largest, cluster, weight.astype(np.float64))
     large = weight >= np.maximum(3.0, 0.05 * parts.sizes[cluster])
     pieces = np.maximum(np.bincount(cluster[large], minlength=len(parts.sizes)), 1)
-    outside = 1.0 - largest / parts.sizes
     return {
-        "astray": parts.weighted_mean(outside),
-        "astray_worst": parts.max(outside),
+        **_high_is_bad(parts, "", astray=1.0 - largest / parts.sizes),
         "log_pieces": np.log(parts.mean(pieces)),
         "log_pieces_worst": np.log(parts.max(pieces)),
     }
@@ -295,18 +290,17 @@ def _borders(geometry: Geometry, parts: Partitions, border: npt.NDArray[np.bool_
     inside = parts.sizes - at_border
     outer = parts.cluster_sums(sparsity * border) / np.maximum(at_border, 1.0)
     inner = parts.cluster_sums(sparsity * ~border) / np.maximum(inside, 1.0)
-    gap = np.clip(outer - inner, -_EMPTY, _EMPTY) * ((at_border > 0) & (inside > 0))
+    gap = np.clip(outer - inner, -_EMPTY, _EMPTY) * ((at_border > 0) & (inside > 0)) * at_border
     spread = max(float(sparsity.std()), 1e-6)
     deviation = np.sqrt(
         np.maximum(parts.cluster_means(np.square(sparsity)) - np.square(parts.cluster_means(sparsity)), 0.0)
     )
     # Clusters that do not touch have the best possible border: one extra row in empty space stands for it.
     return {
+        **_low_is_bad(parts, "_mean", border_sparsity=(gap + _EMPTY) / (at_border + 1.0)),
         "border_share": border.mean(axis=1),
         "border_share_worst": parts.max(at_border / parts.sizes),
-        "border_sparsity": (parts.sum(gap * at_border) + _EMPTY) / (parts.sum(at_border) + 1.0),
-        "border_sparsity_worst": parts.min((gap * at_border + _EMPTY) / (at_border + 1.0)),
-        "border_sparsity_notable": parts.min_of_large((gap * at_border + _EMPTY) / (at_border + 1.0)),
+        "border_sparsity": (parts.sum(gap) + _EMPTY) / (parts.sum(at_border) + 1.0),
         "density_spread_within": np.sqrt(parts.weighted_mean(np.square(deviation))) / spread,
         "density_spread_worst": parts.max(deviation) / spread,
     }
@@ -348,12 +342,8 @@ def histograms(group: Integers, values: Floats, groups: int, low: float, high: f
 _TINY = np.finfo(np.float32).tiny
 
 
-def separation_features(geometry: Geometry, parts: Partitions) -> Columns:
-    """Silhouettes, Calinski-Harabasz, Davies-Bouldin, unexplained variance, and agreement with the nearest mean."""
-    return {**_silhouettes(geometry, parts), **_centres(geometry, parts)}
-
-
-def _silhouettes(geometry: Geometry, parts: Partitions) -> Columns:
+def silhouette_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Silhouettes of the rows."""
     sums: Singles = parts.one_hot() @ geometry.unit_distances  # (C, N)
     sizes = parts.sizes.astype(np.float32)
     own_size = sizes[parts.cluster]
@@ -364,17 +354,15 @@ def _silhouettes(geometry: Geometry, parts: Partitions) -> Columns:
     defined = (own_size > 1.0) & np.isfinite(between)
     between = np.where(defined, between, within)
     values = np.where(defined, (between - within) / np.maximum(np.maximum(within, between), _TINY), 0.0)
-    means = parts.cluster_means(values)
     return {
+        **_low_is_bad(parts, "_rows", silhouette=parts.cluster_means(values)),
         "silhouette": values.mean(axis=1),
-        "silhouette_worst": parts.min(means),
-        "silhouette_median": parts.median(means),
-        "silhouette_notable": parts.min_of_large(means),
         "silhouette_negative": (values < 0.0).mean(axis=1),
     }
 
 
-def _centres(geometry: Geometry, parts: Partitions) -> Columns:
+def centre_features(geometry: Geometry, parts: Partitions) -> Columns:
+    """Calinski-Harabasz, Davies-Bouldin, unexplained variance, and agreement with the nearest mean."""
     rows, count = parts.n_rows, parts.n_clusters
     centres = parts.vector_sums(geometry.components) / parts.sizes[:, None]
     lengths = np.einsum("cd,cd->c", centres, centres)
@@ -530,19 +518,16 @@ def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
     found = [_along(parts, moments, axes[:, :, -1 - axis], spreads[:, -1 - axis]) for axis in leading]
     gap, halves, depth, significance, skewness = np.max(np.array(found), axis=0)
     flatness = np.maximum(spreads[:, -1], 1e-9) / np.maximum(np.maximum(spreads, 0.0).sum(axis=1), 1e-9)
-    significance = np.log1p(significance)
-    return {
-        "inner_gap_mean": parts.weighted_mean(gap),
-        "inner_gap_worst": parts.max(gap),
-        "inner_halves_mean": parts.weighted_mean(halves),
-        "inner_halves_worst": parts.max(halves),
-        "inner_valley_mean": parts.weighted_mean(depth),
-        "inner_valley_worst": parts.max(depth),
-        "inner_valley_significance_mean": parts.weighted_mean(significance),
-        "inner_valley_significance_worst": parts.max(significance),
-        "inner_skewness_mean": parts.weighted_mean(skewness),
-        "elongation_mean": parts.weighted_mean(flatness),
-    }
+    return _high_is_bad(
+        parts,
+        "_mean",
+        inner_gap=gap,
+        inner_halves=halves,
+        inner_valley=depth,
+        inner_valley_significance=np.log1p(significance),
+        inner_skewness=skewness,
+        elongation=flatness,
+    )
 
 
 def _along(parts: Partitions, moments: ClusterMoments, axis: Floats, variance: Floats) -> tuple[Floats, ...]:
@@ -605,21 +590,9 @@ def pair_features(geometry: Geometry, parts: Partitions, moments: ClusterMoments
         np.where(alone, 0.0, values) for values in (depth, np.log1p(significance), safe_log(separation, 1e-2), merging)
     )
     return {
-        "valley_rows": parts.weighted_mean(depth),
-        "valley_significance_notable": parts.min_of_large(significance),
-        "separation_rows": parts.weighted_mean(separation),
-        "merging_cost_rows": parts.weighted_mean(merging),
-        "merging_cost_notable": parts.min_of_large(merging),
+        **_low_is_bad(parts, "_rows", valley=depth, separation=separation, merging_cost=merging),
+        **_low_is_bad(parts, "_mean", valley_significance=significance),
         "valley_mean": parts.mean(depth),
-        "valley_worst": parts.min(depth),
-        "valley_median": parts.median(depth),
-        "valley_significance_mean": parts.weighted_mean(significance),
-        "valley_significance_worst": parts.min(significance),
-        "valley_significance_median": parts.median(significance),
-        "separation_worst": parts.min(separation),
-        "separation_median": parts.median(separation),
-        "merging_cost_worst": parts.min(merging),
-        "merging_cost_median": parts.median(merging),
     }
 
 

@@ -189,30 +189,24 @@ AGREEMENTS: dict[str, str] = {
 
 
 def agreement_features(agreement: Float[Floats, "R R"], n_clusters: Int[Integers, " R"]) -> Float[Singles, "R A"]:
-    """Compute the columns of `AGREEMENTS` from the adjusted Rand indices and the numbers of clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> agreement = rand_indices(np.array([[0, 0, 1, 1], [1, 1, 0, 0], [0, 1, 2, 2]]))
-    >>> agreement_features(agreement, np.array([2, 2, 3]))[:, list(AGREEMENTS).index("agreement_best")].tolist()
-    [1.0, 1.0, 0.5714285969734192]
-    """
+    """Compute the columns of `AGREEMENTS` from the adjusted Rand indices and the numbers of clusters."""
     counts = np.asarray(n_clusters)
     others = ~np.eye(len(counts), dtype=np.bool_)
     same = (counts[:, None] == counts) & others
     near = (np.abs(counts[:, None] - counts) <= 1) & others
     fewer, more = counts < counts[:, None], counts > counts[:, None]
-    ordered = -np.sort(-np.where(others, agreement, -np.inf), axis=1)[:, : max(len(counts) - 1, 0)]
+    ordered = -np.sort(-np.where(others, agreement, -np.inf), axis=1)[:, :-1]
+    if not ordered.size:
+        ordered = np.zeros((1, 1))
     among_same = (agreement * same).sum(axis=1)
     at_k = counts[:, None] == counts
     pairs = at_k @ same.sum(axis=1)
     columns = (
         _mean(agreement, others),
         _best(agreement, others),
-        _leading(ordered, 3),
-        _leading(ordered, 10),
-        np.median(ordered, axis=1) if ordered.shape[1] else np.zeros(len(counts)),
+        ordered[:, :3].mean(axis=1),
+        ordered[:, :10].mean(axis=1),
+        np.median(ordered, axis=1),
         _best(agreement, same),
         _mean(agreement, same),
         _mean(agreement, near),
@@ -236,11 +230,3 @@ def _best(values: Floats, chosen: npt.NDArray[np.bool_]) -> Floats:
     """Return the largest chosen entry of each line; zero where there is none."""
     best: Floats = np.where(chosen, values, -np.inf).max(axis=1)
     return np.where(np.isfinite(best), best, 0.0)
-
-
-def _leading(ordered: Floats, count: int) -> Floats:
-    """Average the first `count` entries of each line."""
-    if not ordered.shape[1]:
-        return np.zeros(len(ordered))
-    mean: Floats = ordered[:, :count].mean(axis=1)
-    return mean

@@ -18,15 +18,17 @@ from scipy.stats.qmc import Halton
 from coterie.judged.candidates.registry import ALGORITHMS, Candidate
 from coterie.judged.features.measures import (
     ClusterMoments,
+    centre_features,
     column_features,
     count_modes,
+    density_features,
     gap_features,
     mode_features,
     neighbourhood_features,
     normality_features,
     pair_features,
-    separation_features,
     shape_features,
+    silhouette_features,
     size_features,
 )
 from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features, rand_indices
@@ -237,8 +239,7 @@ def column_names() -> tuple[str, ...]:
 class CandidateFeatures:
     """Candidates for the same rows, and the features of each; more candidates can be added."""
 
-    space: Space
-    """The rows. Features are computed on the standardised columns for all candidates, so that they are comparable."""
+    space: Space  # the rows; features are those on standardised columns, so that candidates of all views compare
     candidates: tuple[Candidate, ...]  # at least one
     values: Float[Singles, "R F"]  # columns as in `FEATURES`
     agreement: Float[Floats, "R R"]  # adjusted Rand index of every pair of candidates
@@ -289,14 +290,6 @@ def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Flo
     """Compute the features of R partitions of the rows; columns as in `FEATURES`.
 
     They are finite and depend neither on the scale of the rows nor on the names of the clusters.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> x = np.array([[0.0], [1.0], [10.0], [11.0]])
-    >>> labels = np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
-    >>> partition_features(Geometry(x), labels)[:, list(FEATURES).index("nearest_centre")].tolist()
-    [1.0, 0.5]
     """
     labels = np.asarray(labels)
     shared = geometry.cached("dataset features", lambda: dataset_features(geometry))
@@ -309,8 +302,10 @@ def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Flo
             **size_features(parts),
             **neighbourhood_features(geometry, parts),
             **gap_features(geometry, parts),
+            **density_features(geometry, parts),
             **mode_features(geometry, parts),
-            **separation_features(geometry, parts),
+            **silhouette_features(geometry, parts),
+            **centre_features(geometry, parts),
             **normality_features(geometry, parts, moments),
             **shape_features(parts, moments),
             **pair_features(geometry, parts, moments),
@@ -389,14 +384,7 @@ def _emptiness(rows: Floats) -> tuple[float, float]:
 
 
 def rank_columns(values: Float[Singles, "R F"]) -> Float[Singles, "R F"]:
-    """Rank the candidates in each column, from 0 for the smallest to 1; ties have their mean rank.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rank_columns(np.array([[3.0], [1.0], [3.0]], dtype=np.float32)).ravel().tolist()
-    [0.75, 0.0, 0.75]
-    """
+    """Rank the candidates in each column, from 0 for the smallest to 1; ties have their mean rank."""
     if len(values) < 2:
         return np.full(values.shape, 0.5, dtype=np.float32)
     ranks: Singles = ((rankdata(values, axis=0) - 1.0) / (len(values) - 1.0)).astype(np.float32)
@@ -412,14 +400,6 @@ def step_features(
     """Compute how features change from the next smaller number of clusters, and to the next larger; columns `STEPS`.
 
     Partitions of the same `series`, those of one algorithm on one view, are compared; the change is zero at its ends.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> values = np.zeros((3, len(FEATURES)), dtype=np.float32)
-    >>> values[:, list(FEATURES).index("silhouette")] = [0.5, 0.75, 0.25]
-    >>> step_features(values, np.array([2, 4, 3]), np.array([0, 0, 1]))[:, 0].tolist()
-    [0.0, 0.25, 0.0]
     """
     order = np.lexsort((n_clusters, series))
     stepped, counts, group = values[order][:, _STEPPED_COLUMNS], n_clusters[order], series[order]
