@@ -8,7 +8,7 @@ Letters: B sets, N points, D features, K components, H hidden.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Literal, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,8 +19,45 @@ from coterie.errors import ConfigError
 from coterie.nn.attention import MAB, PMA, SAB, AttentionConfig, ISABStack
 from coterie.nn.density import GaussianHead
 from coterie.nn.model import Loss, SetModel, TaskBatch
-from coterie.ops.gaussian_mixtures import Mixtures, mixture_log_joint
+from coterie.ops.gaussian_mixtures import diagonal_log_prob, mixture_log_joint
 from coterie.ops.partitions import Clustering
+
+
+class Mixtures(NamedTuple):
+    """One mixture per set; absent components have the weight zero."""
+
+    log_share: Float[Tensor, "B K"]
+    mean: Float[Tensor, "B K D"]
+    deviation: Float[Tensor, "B K D"]
+
+    def joint(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N K"]:
+        """Compute log(weight x density) of every point and component."""
+        return self.log_share.unsqueeze(1) + diagonal_log_prob(x, self.mean, self.deviation)
+
+    def clusterings(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> list[Clustering]:
+        """Assign each point to its most probable component; components without points are dropped."""
+        joint = self.joint(x.masked_fill(~valid.unsqueeze(2), 0.0))
+        return [_clustering(joint[i], valid[i], *(part[i] for part in self)) for i in range(len(x))]
+
+
+def _clustering(
+    joint: Float[Tensor, "N K"],
+    valid: Bool[Tensor, " N"],
+    log_share: Float[Tensor, " K"],
+    mean: Float[Tensor, "K D"],
+    deviation: Float[Tensor, "K D"],
+) -> Clustering:
+    """Build the clustering by components that win a point, the largest first; their weights sum to one."""
+    winner = joint.argmax(dim=1)
+    sizes = winner[valid].bincount(minlength=joint.shape[1])
+    order = sizes.argsort(descending=True, stable=True)
+    kept = order[: int((sizes > 0).sum())]
+    return Clustering(
+        labels=torch.where(valid, order.argsort()[winner], -1),
+        n_clusters=len(kept),
+        probabilities=joint[:, kept].softmax(dim=1) * valid.unsqueeze(1),
+        extras={"mean": mean[kept], "deviation": deviation[kept], "log_share": log_share[kept].log_softmax(dim=0)},
+    )
 
 
 class MixtureModel(SetModel, ABC):

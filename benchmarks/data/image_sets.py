@@ -16,7 +16,8 @@ from torch import Generator, Tensor
 
 from benchmarks.data.images import Bytes, load_embeddings, load_images
 from benchmarks.data.tables import data_folder, load_fashion_mnist
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, fewest_classes, select_names
+from benchmarks.data.tasks import select_names
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, fewest_classes
 from coterie.amortized.tasks.synthetic import sample_set_size
 from coterie.errors import InputError
 from coterie.nn.model import TaskBatch

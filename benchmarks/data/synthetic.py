@@ -9,8 +9,8 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn.functional import one_hot
 
+from benchmarks.baselines.set_transformer import Mixtures
 from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
-from coterie.ops.gaussian_mixtures import Mixtures
 
 SETS_PER_BATCH: Final = 10  # sets that have the same number of points, as published
 LEAST_PROPORTION: Final = 1e-10

@@ -1,9 +1,9 @@
 """Training tasks that recipes of benchmarks use: sets of Omniglot characters, and sets of embedded images."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import ClassVar, Literal, final
+from typing import ClassVar, Literal, TypeVar, final
 
 import numpy as np
 import torch
@@ -11,9 +11,22 @@ from jaxtyping import Float, Int, UInt8
 from torch import Generator, Tensor
 
 from benchmarks.data.images import EmbeddingName, load_embeddings, load_images
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, Sizes, select_names
-from coterie.errors import InputError
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, Sizes
+from coterie.errors import ConfigError, InputError
 from coterie.nn.model import TaskBatch
+
+Name = TypeVar("Name", str, int)
+
+
+def select_names(known: Sequence[Name], only: Sequence[Name], without: Sequence[Name]) -> list[Name]:
+    """Return the known names in ``only``, or all if it is empty, except those in ``without``."""
+    unknown = [name for name in (*only, *without) if name not in known]
+    if unknown:
+        raise ConfigError(f"{unknown[0]!r} is not one of: {', '.join(map(str, known))}.")
+    taken = [name for name in only or known if name not in without]
+    if not taken:
+        raise ConfigError(f"only={list(only)} and without={list(without)} leave nothing.")
+    return taken
 
 
 @final

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, select_names
+from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances
 from coterie.errors import ConfigError, InputError
 from coterie.nn.model import TaskSampler
 
@@ -234,12 +234,3 @@ def test_members_repeat_where_a_class_has_too_few() -> None:
     catalogue = Catalogue.of(CLASSES, GROUPS)
     instances.check(catalogue)
     assert instances.sample(catalogue, 2, seeded()).index.shape == (2, 500)
-
-
-def test_choice_of_names() -> None:
-    assert select_names(["a", "b", "c"], [], ["b"]) == ["a", "c"]
-    assert select_names(["a", "b", "c"], ["c", "a"], []) == ["c", "a"]
-    with pytest.raises(ConfigError, match="'d' is not one of: a, b"):
-        select_names(["a", "b"], ["d"], [])
-    with pytest.raises(ConfigError, match="leave nothing"):
-        select_names([1, 2], [1], [1])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Generator
 
-from benchmarks.data.tasks import EmbeddingTasks, OmniglotTasks, VectorTasks
+from benchmarks.data.tasks import EmbeddingTasks, OmniglotTasks, VectorTasks, select_names
 from coterie.amortized.tasks.classes import Instances
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError
@@ -158,3 +158,12 @@ def test_embeddings_as_published(source: str) -> None:
     batch = sampler("embeddings", source=source, without=list(range(80))).sample(3, seeded())
     assert batch.x.shape == (3, 300, 1280)
     assert (batch.labels.amax(dim=1) < 12).all()
+
+
+def test_choice_of_names() -> None:
+    assert select_names(["a", "b", "c"], [], ["b"]) == ["a", "c"]
+    assert select_names(["a", "b", "c"], ["c", "a"], []) == ["c", "a"]
+    with pytest.raises(ConfigError, match="'d' is not one of: a, b"):
+        select_names(["a", "b"], ["d"], [])
+    with pytest.raises(ConfigError, match="leave nothing"):
+        select_names([1, 2], [1], [1])

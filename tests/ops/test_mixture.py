@@ -12,12 +12,10 @@ from torch.distributions import Normal
 
 from coterie.ops.gaussian_mixtures import (
     Mixture,
-    Mixtures,
     component_cost,
     diagonal_log_prob,
     group_by_label,
     is_explained,
-    mixture_log_joint,
     prune_components,
     run_em,
     simplify,
@@ -197,18 +195,3 @@ def test_added_components_take_weight_from_the_others() -> None:
     torch.testing.assert_close(more.share, torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64))
     torch.testing.assert_close(more.keep(torch.tensor([0, 1])).share, mixture.share)
     assert (more.expected[2] == mixture.deviation[0]).all()
-
-
-def test_a_batch_of_mixtures_clusters_each_set_by_its_own() -> None:
-    x, mean, deviation = case((2,), 6, 3, 2)
-    log_share = torch.randn((2, 3), generator=Generator().manual_seed(1), dtype=torch.float64).log_softmax(dim=1)
-    valid = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
-    mixtures = Mixtures(log_share, mean, deviation)
-    for i, found in enumerate(mixtures.clusterings(x.masked_fill(~valid.unsqueeze(2), torch.nan), valid)):
-        winner = mixtures.joint(x)[i].argmax(dim=1)
-        assert (found.labels[~valid[i]] == -1).all()
-        together = found.labels[valid[i]].unsqueeze(0) == found.labels[valid[i]].unsqueeze(1)
-        assert torch.equal(together, winner[valid[i]].unsqueeze(0) == winner[valid[i]].unsqueeze(1))
-        again = mixture_log_joint(x[i, valid[i]], found.extras).argmax(dim=1)
-        assert torch.equal(again, found.labels[valid[i]])
-        torch.testing.assert_close(found.extras["log_share"].exp().sum().item(), 1.0)

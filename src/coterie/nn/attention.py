@@ -30,6 +30,11 @@ def additive_compatibility(
     return compatibility
 
 
+def additive_weight(width: int) -> nn.Parameter:
+    """Initialise the weight of an additive compatibility."""
+    return nn.Parameter(nn.init.uniform_(torch.empty(width), -(width**-0.5), width**-0.5))
+
+
 class _Additive(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, weight: Tensor) -> Tensor:
@@ -112,12 +117,7 @@ class MAB(nn.Module):
         self.key = nn.Linear(key_width, config.width)
         self.value = nn.Linear(key_width, config.width)
         self.mix = nn.Linear(config.width, config.width) if config.output_map else nn.Identity()
-        head_width = config.width // config.heads
-        self.bend = (
-            nn.Parameter(nn.init.uniform_(torch.empty(head_width), -(head_width**-0.5), head_width**-0.5))
-            if config.compatibility == "additive"
-            else None
-        )
+        self.bend = additive_weight(config.width // config.heads) if config.compatibility == "additive" else None
         self.gate = nn.Linear(config.width, config.width) if config.residual == "gated" else None
         self.forward_map = nn.Linear(config.width, config.width)
         self.after_attention = nn.LayerNorm(config.width) if config.layer_norm else nn.Identity()

@@ -80,8 +80,7 @@ def residual_network(kind: str, in_channels: int, channels: int) -> tuple[nn.Seq
 
 
 Encoder = Literal["identity", "mlp", "conv", "strided", "vgg", "resnet18", "resnet34"]
-VIEW_DEGREES, VIEW_STRETCH, VIEW_SHIFT = 10.0, 0.1, 0.05
-"""Largest distortion of the additional views of an image; the latter two as fractions of the size."""
+VIEW_DISTORTION = {"max_degrees": 10.0, "max_stretch": 0.1, "max_shift": 0.05}  # largest one of additional views
 VGG_OUT = 80  # features of the VGG-like network, as published
 
 
@@ -155,13 +154,7 @@ class ElementEncoder(nn.Module):
         fixed = Generator().manual_seed(0)  # the same distortions for all images, in any order
         for _ in range(self.views - 1):
             amounts = (2 * torch.rand((AMOUNTS, 1), generator=fixed) - 1).to(elements)
-            view = distort(
-                images,
-                amounts.expand(-1, len(images)),
-                max_degrees=VIEW_DEGREES,
-                max_stretch=VIEW_STRETCH,
-                max_shift=VIEW_SHIFT,
-            )
+            view = distort(images, amounts.expand(-1, len(images)), **VIEW_DISTORTION)
             encoded = encoded + self._encode_view(view.flatten(1))
         return encoded / self.views
 
@@ -190,18 +183,17 @@ def _convolutions(kind: str, image: tuple[int, int, int], channels: int) -> tupl
         return residual_network(kind, image[0], channels)
     factors = (1, 2, 4, 8, 8) if kind == "vgg" else (1, 1, 1, 1)
     widths = (image[0], *(channels * factor for factor in factors))
+    height, width = image[1:]
     layers: list[nn.Module] = []
     for layer, (before, after) in enumerate(pairwise(widths)):
-        if kind == "strided" and layer == 0:
+        strided = kind == "strided" and layer == 0
+        if strided:
             layers += [nn.Conv2d(before, after, 5, stride=2, padding=2, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
         else:
             layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
             layers.append(nn.MaxPool2d(2))
+        height, width = (height + strided) // 2, (width + strided) // 2  # a strided convolution rounds up
     layers.append(nn.Flatten())
-    height, width = image[1:]
-    for layer in range(len(factors)):
-        rounds_up = kind == "strided" and layer == 0
-        height, width = ((height + rounds_up) // 2, (width + rounds_up) // 2)
     flat = widths[-1] * height * width
     if kind == "vgg":
         return nn.Sequential(*layers, nn.Linear(flat, VGG_OUT)), VGG_OUT

@@ -1,7 +1,8 @@
 """Correlation clustering: partitions from a kernel of pairwise probabilities to be in one cluster.
 
 Two decodings find the number of clusters themselves: average linkage cut at a threshold, after which points may still
-move between clusters; and greedy edge contraction by summed log-odds.
+move between clusters; and greedy edge contraction by summed log-odds. Kernels are symmetric, and their diagonal is
+ignored; labels are 0..K-1, all in use, the largest cluster first.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +36,7 @@ class MergeTree:
 
 
 def average_linkage(kernel: Float[Tensor, "N N"]) -> MergeTree:
-    """Build the tree of average linkage, which merges the two clusters with the largest mean probability.
-
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
-    """
+    """Build the tree of average linkage, which merges the two clusters with the largest mean probability."""
     n = len(kernel)
     if n == 1:
         return MergeTree(torch.zeros(0, 2, dtype=torch.int64, device=kernel.device), kernel.new_zeros(0).double())
@@ -77,24 +72,7 @@ def calibrate_threshold(
     candidates: Sequence[float],
     score: Callable[[Tensor, Tensor], float],
 ) -> float:
-    """Find the threshold of average linkage that scores best on sets with known clusters.
-
-    Parameters
-    ----------
-    kernels : sequence of tensors (N, N)
-        Probabilities of the pairs of each set.
-    labels : sequence of integer tensors (N,)
-        Known clusters of each set.
-    candidates : sequence of float
-        Thresholds to choose from.
-    score : callable
-        ``score(true, predicted)``, larger is better, such as the normalised mutual information. Both are on the CPU.
-
-    Returns
-    -------
-    float
-        The candidate with the highest mean score; the first of equal ones.
-    """
+    """Return the threshold of average linkage with the highest mean score(true, predicted); the first of equal ones."""
     if not kernels or len(kernels) != len(labels) or not candidates:
         raise InputError(
             f"Cannot calibrate a threshold with {len(kernels)} kernels, {len(labels)} label tensors and "
@@ -111,22 +89,7 @@ def calibrate_threshold(
 
 
 def merge_small_clusters(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], min_size: int) -> Int[Tensor, " N"]:
-    """Merge each cluster that is too small into the one with the largest mean probability.
-
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Probability of each pair to be in one cluster.
-    labels : integer tensor (N,)
-        Clusters, 0..K-1, all in use.
-    min_size : int
-        Smallest size of a cluster; if none has it, all stay.
-
-    Returns
-    -------
-    integer tensor (N,)
-        Clusters, from the largest down.
-    """
+    """Merge each cluster below the minimum size into the most probable one that has it; if none has it, all stay."""
     sizes = labels.bincount()
     stays = sizes >= min_size
     if bool(stays.all()) or not bool(stays.any()):
@@ -144,20 +107,6 @@ def apply_local_moves(kernel: Float[Tensor, "N N"], labels: Int[Tensor, " N"], t
     The objective is the sum, over all pairs within clusters, of their probability minus the threshold, which linkage
     only maximises greedily and without taking merges back. The move with the largest gain comes first. No cluster is
     opened, but one may become empty.
-
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
-    labels : integer tensor (N,)
-        Clusters, 0..K-1, all in use.
-    threshold : float
-        Probability above which two points attract each other.
-
-    Returns
-    -------
-    integer tensor (N,)
-        Clusters, from the largest down.
     """
     above = kernel.detach().cpu().double().numpy() - threshold
     np.fill_diagonal(above, 0.0)
@@ -211,19 +160,8 @@ def contract_edges(kernel: Float[Tensor, "N N"], bias: float = 0.0) -> Int[Tenso
     """Merge the two clusters with the largest sum of log-odds between them, until no sum is positive.
 
     Greedy additive edge contraction (Keuper et al., 2015): a heuristic for correlation clustering, that is, for the
-    most probable partition if pairs were independent, which is NP-hard.
-
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Probability of each pair to be in one cluster, symmetric; the diagonal is ignored.
-    bias : float
-        Added to the log-odds of each pair: negative for more clusters, positive for fewer.
-
-    Returns
-    -------
-    int64 tensor (N,)
-        Clusters 0..K-1, the largest first.
+    most probable partition if pairs were independent, which is NP-hard. A bias is added to the log-odds of each pair:
+    negative for more clusters, positive for fewer.
     """
     # Rounding turns high probabilities into certainties, and one of these would outweigh all other pairs.
     eps = torch.finfo(kernel.dtype).eps

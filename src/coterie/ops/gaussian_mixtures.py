@@ -3,13 +3,10 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-
-from coterie.ops.partitions import Clustering
 
 NEAR = 3.0  # distance between means, in sums of deviations, beyond which two components are never merged
 LEAST_VARIANCE = 1e-12  # least variance of a component, for one of identical points
@@ -28,7 +25,7 @@ def diagonal_log_prob(
 
 
 def sufficient_statistics(x: Float[Tensor, "*B N D"]) -> Float[Tensor, "*B N S"]:
-    """Return the sufficient sufficient_statistics of diagonal Gaussians: one, the features, and their squares."""
+    """Return the sufficient statistics of diagonal Gaussians: one, the features, and their squares."""
     return torch.cat((torch.ones_like(x[..., :1]), x, x.square()), dim=-1)
 
 
@@ -42,23 +39,6 @@ def _coefficients(mean: Float[Tensor, "*B K D"], deviation: Float[Tensor, "*B K 
 def _peak(deviation: Float[Tensor, "*B K D"]) -> Float[Tensor, "*B K"]:
     """Compute the log-density of each component at its mean."""
     return -deviation.log().sum(dim=-1) - 0.5 * deviation.shape[-1] * math.log(2 * math.pi)
-
-
-class Mixtures(NamedTuple):
-    """One mixture per set; absent components have the weight zero."""
-
-    log_share: Float[Tensor, "B K"]
-    mean: Float[Tensor, "B K D"]
-    deviation: Float[Tensor, "B K D"]
-
-    def joint(self, x: Float[Tensor, "B N D"]) -> Float[Tensor, "B N K"]:
-        """Compute log(weight x density) of every point and component."""
-        return self.log_share.unsqueeze(1) + diagonal_log_prob(x, self.mean, self.deviation)
-
-    def clusterings(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> list[Clustering]:
-        """Assign each point to its most probable component; components without points are dropped."""
-        joint = self.joint(x.masked_fill(~valid.unsqueeze(2), 0.0))
-        return [_clustering(joint[i], valid[i], *(part[i] for part in self)) for i in range(len(x))]
 
 
 def mixture_log_joint(x: Float[Tensor, "N D"], kept: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
@@ -261,23 +241,3 @@ def _best_join(
     loss = total.sum() - torch.logaddexp(rest, points.joint(merged)).sum(dim=1)
     least = loss.min(dim=0)
     return float(least.values), (int(first[least.indices]), int(second[least.indices]))
-
-
-def _clustering(
-    joint: Float[Tensor, "N K"],
-    valid: Bool[Tensor, " N"],
-    log_share: Float[Tensor, " K"],
-    mean: Float[Tensor, "K D"],
-    deviation: Float[Tensor, "K D"],
-) -> Clustering:
-    """Build the clustering by components that win a point, the largest first; their weights sum to one."""
-    winner = joint.argmax(dim=1)
-    sizes = winner[valid].bincount(minlength=joint.shape[1])
-    order = sizes.argsort(descending=True, stable=True)
-    kept = order[: int((sizes > 0).sum())]
-    return Clustering(
-        labels=torch.where(valid, order.argsort()[winner], -1),
-        n_clusters=len(kept),
-        probabilities=joint[:, kept].softmax(dim=1) * valid.unsqueeze(1),
-        extras={"mean": mean[kept], "deviation": deviation[kept], "log_share": log_share[kept].log_softmax(dim=0)},
-    )

@@ -12,12 +12,13 @@ from benchmarks.baselines.set_transformer import (
     ActStConfig,
     ActStModel,
     MixtureModel,
+    Mixtures,
     SetTransformerConfig,
     SetTransformerModel,
 )
 from coterie.amortized.tasks.synthetic import MixturesOfGaussians
 from coterie.nn.model import TaskBatch, build
-from coterie.ops.gaussian_mixtures import Mixtures
+from coterie.ops.gaussian_mixtures import mixture_log_joint
 from coterie.ops.partitions import Clustering
 
 SMALL: dict[str, Any] = {"width": 16, "heads": 2, "inducing": 4, "depth": 2, "decoder_depth": 2}
@@ -174,3 +175,19 @@ def test_the_loss_of_the_set_transformer_by_hand(covariance: str) -> None:
     density = ((-noise.square() / 2).exp() / (deviation.unsqueeze(1) * math.sqrt(2 * math.pi))).prod(dim=3)
     expected = -(density * share.unsqueeze(1)).sum(dim=2).log().mean()
     torch.testing.assert_close(model.loss(batch, seeded()).total, expected)
+
+
+def test_a_batch_of_mixtures_clusters_each_set_by_its_own() -> None:
+    source = seeded()
+    x, mean, deviation = (torch.randn((2, rows, 2), generator=source).double() for rows in (6, 3, 3))
+    log_share = torch.randn((2, 3), generator=source).double().log_softmax(dim=1)
+    valid = torch.tensor([[True] * 6, [True] * 4 + [False] * 2])
+    mixtures = Mixtures(log_share, 3 * mean, deviation.exp())
+    for i, found in enumerate(mixtures.clusterings(x.masked_fill(~valid.unsqueeze(2), torch.nan), valid)):
+        winner = mixtures.joint(x)[i].argmax(dim=1)
+        assert (found.labels[~valid[i]] == -1).all()
+        together = found.labels[valid[i]].unsqueeze(0) == found.labels[valid[i]].unsqueeze(1)
+        assert torch.equal(together, winner[valid[i]].unsqueeze(0) == winner[valid[i]].unsqueeze(1))
+        again = mixture_log_joint(x[i, valid[i]], found.extras).argmax(dim=1)
+        assert torch.equal(again, found.labels[valid[i]])
+        torch.testing.assert_close(found.extras["log_share"].exp().sum().item(), 1.0)

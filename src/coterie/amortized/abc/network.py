@@ -21,7 +21,7 @@ from torch.nn.functional import logsigmoid, one_hot
 
 from coterie.amortized.abc.config import AttentionBasedConfig
 from coterie.errors import InputError
-from coterie.nn.attention import MAB, AttentionConfig, additive_compatibility
+from coterie.nn.attention import MAB, AttentionConfig, additive_compatibility, additive_weight
 from coterie.nn.model import Loss, Score, SetModel, TaskBatch
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.correlation import (
@@ -73,19 +73,9 @@ def eigengap(kernel: Float[Tensor, "N N"], max_clusters: int | None = None) -> i
 
     With nu_1 >= nu_2 >= ... the eigenvalues of D^-1/2 A D^-1/2, it is the i with the largest nu_i - nu_(i+1): k
     clusters far apart have k eigenvalues near one. The paper sorts the eigenvalues of L = I - D^-1/2 A D^-1/2 from the
-    largest down, which is the wrong end of the spectrum; the authors' code does as this does.
-
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Non-negative, symmetric affinities, such as probabilities of pairs to be in one cluster. The diagonal counts.
-    max_clusters : int, optional
-        Largest number to return. If not given, N - 1; 100 beyond 2,000 points.
-
-    Returns
-    -------
-    int
-        Number of clusters; the first of equal gaps decides, so it is 1 if no two points are similar.
+    largest down, which is the wrong end of the spectrum; the authors' code does as this does. The diagonal of A counts.
+    The first of equal gaps decides, so the number is 1 if no two points are similar. It is at most ``max_clusters``, by
+    default N - 1, or 100 beyond 2,000 points.
     """
     n = len(kernel)
     check_parameter("max_clusters", max_clusters, (Integer(1), NONE))
@@ -111,23 +101,9 @@ def spectral_embedding(kernel: Float[Tensor, "N N"], k: int) -> Float[Tensor, "N
 def spectral_labels(
     kernel: Float[Tensor, "N N"], k: int, generator: Generator, restarts: int = 10
 ) -> Int[Tensor, " N"]:
-    """Cluster points by k-means in the space of the k leading eigenvectors.
+    """Cluster points by k-means in the space of the k leading eigenvectors; no cluster is empty, the largest is first.
 
-    Parameters
-    ----------
-    kernel : tensor (N, N)
-        Non-negative, symmetric affinities; the diagonal is ignored.
-    k : int
-        Number of clusters, none of them empty.
-    generator : Generator
-        Initialises k-means; on the kernel's device.
-    restarts : int
-        Initialisations of k-means, run at once; the one with the smallest inertia is kept.
-
-    Returns
-    -------
-    int64 tensor (N,)
-        Clusters 0..k-1, the largest first.
+    The restarts of k-means run at once, and the one with the smallest inertia is kept.
     """
     n = len(kernel)
     if not 1 <= k <= n:
@@ -216,11 +192,7 @@ class AttentionBasedModel(SetModel):
         self.blocks = nn.ModuleList(MAB(config.width, config.width, attention) for _ in range(config.depth))
         self.query = nn.Linear(config.width, config.width)
         self.key = nn.Linear(config.width, config.width)
-        self.bend = (
-            nn.Parameter(nn.init.uniform_(torch.empty(config.width), -(config.width**-0.5), config.width**-0.5))
-            if config.compatibility == "additive"
-            else None
-        )
+        self.bend = additive_weight(config.width) if config.compatibility == "additive" else None
         self.offset = nn.Parameter(torch.zeros(())) if config.offset else None
 
     def encode(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"] | None = None) -> Float[Tensor, "B N H"]:

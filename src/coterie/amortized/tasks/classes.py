@@ -1,8 +1,7 @@
 """Tasks sampled from elements with known classes, such as images; classes may belong to groups."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeVar, final
+from typing import Literal, final
 
 import torch
 from jaxtyping import Float, Int, UInt8
@@ -93,8 +92,6 @@ enough members, and sizes are random within what each class has. "dirichlet" is 
 beyond the least number is dropped with probability one half, proportions are from a Dirichlet distribution, and members
 repeat where a class has too few.
 """
-
-Name = TypeVar("Name", str, int)
 
 
 @final
@@ -246,17 +243,6 @@ def _members(
     label = torch.arange(len(classes)).repeat_interleave(sizes)
     rank = torch.arange(len(label)) - (sizes.cumsum(0) - sizes)[label]
     return catalogue.order[shuffled[first[label] + rank % count[label]]]
-
-
-def select_names(known: Sequence[Name], only: Sequence[Name], without: Sequence[Name]) -> list[Name]:
-    """Return the known names in ``only``, or all if it is empty, except those in ``without``."""
-    unknown = [name for name in (*only, *without) if name not in known]
-    if unknown:
-        raise ConfigError(f"{unknown[0]!r} is not one of: {', '.join(map(str, known))}.")
-    taken = [name for name in only or known if name not in without]
-    if not taken:
-        raise ConfigError(f"only={list(only)} and without={list(without)} leave nothing.")
-    return taken
 
 
 QUARTER_ROTATIONS = 4  # rotations by multiples of 90 degrees

@@ -92,9 +92,11 @@ HELD_OUT_BATCHES = 4  # batches of held-out sets for the loss
 MIN_TASKS = 5  # least number of tasks for which some are held out
 MIN_CLASSES = 10  # least number of image classes for which some are held out
 IMAGE_SIZE = 28  # height and width of training images
-MAX_DEGREES, MAX_STRETCH, MAX_SHIFT = 10.0, 0.1, 0.05
-"""Largest distortion of training images; the latter two as fractions of the size."""
-
+DISTORTION: dict[str, Any] = {
+    "max_degrees": 10.0,
+    "max_stretch": 0.1,
+    "max_shift": 0.05,
+}  # largest distortion of training images
 
 Tasks = TaskSampler | str | Path | Sequence[tuple[Any, npt.ArrayLike] | str | Path]
 """Input of ``learn``: a sampler of sets, labelled sets, or folders of labelled images."""
@@ -175,16 +177,12 @@ def _split(tasks: ListedTasks, held_out: float, generator: Generator) -> tuple[L
     order = torch.randperm(count, generator=generator).tolist()
     n_held_out = min(count - 1, max(1, round(held_out * count))) if count >= MIN_TASKS and held_out > 0 else 0
     training, testing = [tasks.sets[i] for i in order[n_held_out:]], [tasks.sets[i] for i in order[:n_held_out]]
-    if not testing:
-        return replace(tasks, sets=training), None
-    return replace(tasks, sets=training), replace(tasks, sets=testing, drop_clusters=False, random_rotations=False)
+    tested = replace(tasks, sets=testing, drop_clusters=False, random_rotations=False) if testing else None
+    return replace(tasks, sets=training), tested
 
 
 def _split_images(
-    pairs: Sequence[tuple[Table, Tensor]],
-    max_points: int,
-    held_out: float,
-    generator: Generator,
+    pairs: Sequence[tuple[Table, Tensor]], max_points: int, held_out: float, generator: Generator
 ) -> tuple[ImageTasks, ImageTasks | None, int]:
     """Split images by class into training and held-out tasks (None if there are few); count the held-out classes."""
     tables = [table for table, _ in pairs]
@@ -213,13 +211,6 @@ def _image_tasks(images: Tensor, classes: Tensor, group: Tensor, max_points: int
     n_classes = [len(torch.unique(classes[group == one])) for one in torch.unique(group)]
     if min(n_classes) < 2:
         raise InputError("A task of images has only one class; give images of at least two classes in each task.")
-    return ImageTasks(
-        images,
-        classes,
-        group,
-        points=(max(2, most_points // 2), most_points),
-        clusters=(2, max(n_classes)),
-        max_degrees=MAX_DEGREES if distort else 0.0,
-        max_stretch=MAX_STRETCH if distort else 0.0,
-        max_shift=MAX_SHIFT if distort else 0.0,
-    )
+    points, clusters = (max(2, most_points // 2), most_points), (2, max(n_classes))
+    largest = DISTORTION if distort else {}
+    return ImageTasks(images, classes, group, points=points, clusters=clusters, **largest)
