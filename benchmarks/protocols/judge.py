@@ -22,14 +22,15 @@ from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, generate_candidates
 from coterie.judged.features.measures import (
     ClusterMoments,
+    centre_features,
     column_features,
     gap_features,
     mode_features,
     neighbourhood_features,
     normality_features,
     pair_features,
-    separation_features,
     shape_features,
+    silhouette_features,
     size_features,
 )
 from coterie.judged.features.partitions import AGREEMENTS, Partitions
@@ -245,7 +246,7 @@ def _feature_groups() -> dict[str, tuple[int, ...]]:
         "sizes": size_features(parts),
         "neighbourhoods": neighbourhood_features(geometry, parts),
         "gaps and modes": {**gap_features(geometry, parts), **mode_features(geometry, parts)},
-        "separation": separation_features(geometry, parts),
+        "separation": {**silhouette_features(geometry, parts), **centre_features(geometry, parts)},
         "normal clouds": normality_features(geometry, parts, moments),
         "insides of clusters": shape_features(parts, moments),
         "pairs of clusters": pair_features(geometry, parts, moments),
