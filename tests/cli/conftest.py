@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pytest
 
@@ -40,13 +40,27 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """Return a function that runs the command."""
+    """Return a function that runs the command and checks its exit code."""
 
-    def run(*arguments: str, stdin: bytes = b"") -> Outcome:
+    def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Outcome:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return Outcome(main(arguments), *capsys.readouterr())
+        outcome = Outcome(main(arguments), *capsys.readouterr())
+        assert outcome.code == code, outcome.err
+        return outcome
 
     return run
+
+
+def stop_fit(monkeypatch: pytest.MonkeyPatch, estimator: type[Any]) -> list[Any]:
+    """Interrupt fits, and return a list to which the estimators are added."""
+    fitted: list[Any] = []
+
+    def stop(self: object, _: object) -> None:
+        fitted.append(self)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(estimator, "fit", stop)
+    return fitted
 
 
 def read_rows(path: str, delimiter: str = ",") -> list[dict[str, str]]:

@@ -1,12 +1,15 @@
 """Estimators without training, and a parser of pages."""
 
+import io
 import json
 import re
+from base64 import b64decode
 from html.parser import HTMLParser
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
@@ -138,6 +141,13 @@ def points_of(page: str) -> dict[str, Any]:
     assert found is not None
     loaded: dict[str, Any] = json.loads(found.group(1))
     return loaded
+
+
+def decode(url: str | None) -> Image.Image:
+    """Return the image of a data URL."""
+    kind, _, data = str(url).partition(",")
+    assert kind == "data:image/png;base64"
+    return Image.open(io.BytesIO(b64decode(data)))
 
 
 def wine() -> Table:

@@ -1,28 +1,23 @@
 """Clusters of images on the page: means, typical and borderline members."""
 
-import io
-from base64 import b64decode
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from PIL import Image
 from sklearn.datasets import load_digits
 
 from coterie.errors import InputError
 from coterie.report import images
-from coterie.report.images import BORDERLINE, MOST_BYTES, TYPICAL, Gallery, build_gallery, image_png
+from coterie.report.images import BORDERLINE, MOST_BYTES, TYPICAL, Gallery, build_gallery, image_png, indexed_png
 from coterie.report.page import render_report
 from coterie.tables.table import Table, as_table
-from tests.report.pages import GivenClusterer, KMeansClusterer, Structure, data_of, page_of, points_of
+from tests.report.pages import GivenClusterer, KMeansClusterer, Structure, data_of, decode, page_of, points_of
 
 
-def decode(url: str) -> NDArray[np.uint8]:
-    kind, _, data = url.partition(",")
-    assert kind == "data:image/png;base64"
-    return np.asarray(Image.open(io.BytesIO(b64decode(data))))
+def pixels_of(url: str) -> NDArray[np.uint8]:
+    return np.asarray(decode(url))
 
 
 def gallery_of(table: Table, k: int) -> Gallery:
@@ -46,8 +41,15 @@ def test_png_holds_the_pixels(kind: str, channels: int) -> None:
         "across": np.broadcast_to(7 * np.arange(30)[None, :, None], (20, 30, channels)),
         "down": np.broadcast_to(9 * np.arange(20)[:, None, None], (20, 30, channels)),
     }[kind]
-    pixels = decode(image_png(levels.astype(np.float64), 0.0, 255.0))
+    pixels = pixels_of(image_png(levels.astype(np.float64), 0.0, 255.0))
     np.testing.assert_array_equal(pixels.reshape(levels.shape), levels)
+
+
+def test_pixels_of_an_indexed_png_have_colours_or_are_transparent() -> None:
+    partly, opaque = (decode(indexed_png(np.array([[0, 1]]), [first, "#ffffff"])) for first in (None, "#102030"))
+    assert np.asarray(partly.convert("RGBA"))[..., 3].tolist() == [[0, 255]]
+    assert np.asarray(opaque.convert("RGB")).tolist() == [[[16, 32, 48], [255, 255, 255]]]
+    assert "transparency" not in opaque.info
 
 
 def test_a_page_of_images() -> None:
@@ -71,9 +73,8 @@ def test_rows_of_a_table_are_shown_as_images_of_a_given_shape() -> None:
     digits = load_digits()
     flat, whole = as_table(digits.data[:200]), as_table(digits.images[:200])
     model = KMeansClusterer(5).fit(whole)
-    assert render_report(model, flat, title="", source="", images=(8, 8)) == render_report(
-        model, whole, title="", source=""
-    )
+    page = render_report(model, whole, title="", source="")
+    assert render_report(model, flat, title="", source="", images=(8, 8)) == page
 
 
 def test_means_are_of_the_members_and_in_colour() -> None:
@@ -81,7 +82,7 @@ def test_means_are_of_the_members_and_in_colour() -> None:
     gallery = gallery_of(as_table(X), 2)
     reds, blues = X[np.arange(30) % 3 > 0], X[np.arange(30) % 3 == 0]
     for cluster, members in zip(gallery.clusters, (reds, blues), strict=True):
-        np.testing.assert_allclose(decode(cluster.mean.url), members.mean(axis=0), atol=0.51)
+        np.testing.assert_allclose(pixels_of(cluster.mean.url), members.mean(axis=0), atol=0.51)
         assert cluster.mean.title == f"Mean of {len(members)} images"
 
 
@@ -125,14 +126,14 @@ def test_typical_members_are_near_and_borderline_ones_have_low_memberships() -> 
 )
 def test_black_and_white_depend_on_the_type_of_the_pixels(X: NDArray[Any], brightest: int) -> None:
     cluster = gallery_of(as_table(X), 1).clusters[0]
-    assert max(decode(image.url).max() for image in cluster.typical) == brightest
+    assert max(pixels_of(image.url).max() for image in cluster.typical) == brightest
 
 
 def test_missing_pixels_are_black_and_not_in_the_mean() -> None:
     X = np.ones((4, 2, 2))
     X[0, 0, 0], X[:, 1, 1], X[1, 0, 1] = np.nan, np.nan, 0.0
     cluster = gallery_of(as_table(X), 1).clusters[0]
-    np.testing.assert_array_equal(decode(cluster.mean.url), [[255, 191], [255, 0]])
+    np.testing.assert_array_equal(pixels_of(cluster.mean.url), [[255, 191], [255, 0]])
 
 
 @pytest.mark.parametrize(("side", "k", "n"), [(64, 4, 90), (100, 2, 30), (64, 60, 70)])
@@ -141,7 +142,7 @@ def test_images_stay_within_the_size_limit(side: int, k: int, n: int) -> None:
     gallery = build_gallery(data_of(GivenClusterer().fit_given(table, np.arange(n) % k), table))
     every = [image for c in gallery.clusters for image in (c.mean, *c.typical, *c.borderline)]
     assert sum(len(image.url) for image in every) <= MOST_BYTES
-    assert max(decode(every[0].url).shape) <= 64
+    assert max(pixels_of(every[0].url).shape) <= 64
     assert all(cluster.typical for cluster in gallery.clusters)
     shown = len(every) - k
     assert gallery.shown == ("All 70 images are shown." if shown == 70 else f"{shown} of {n} images are shown.")
@@ -156,7 +157,7 @@ def test_clusters_get_equal_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_large_images_are_reduced_by_averaging() -> None:
     X = np.zeros((3, 130, 65), dtype=np.uint8)
     X[:, ::3] = 240
-    mean = decode(gallery_of(as_table(X), 1).clusters[0].mean.url)
+    mean = pixels_of(gallery_of(as_table(X), 1).clusters[0].mean.url)
     assert mean.shape == (44, 22)
     np.testing.assert_array_equal(mean[:-1], 80)
     np.testing.assert_array_equal(mean[-1], 240)
@@ -164,8 +165,7 @@ def test_large_images_are_reduced_by_averaging() -> None:
 
 def test_one_image_and_equal_images() -> None:
     for X in (two_colours(1), np.repeat(two_colours(1), 5, axis=0)):
-        table = as_table(X)
-        text = Structure(page_of(table, 1)).text
+        text = Structure(page_of(as_table(X), 1)).text
         assert "in one cluster" in text
         assert f"all {len(X)} shown" in text
 

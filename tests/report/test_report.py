@@ -2,9 +2,6 @@
 
 import json
 import re
-import struct
-import zlib
-from base64 import b64decode
 from typing import Any
 
 import numpy as np
@@ -14,11 +11,10 @@ from sklearn.datasets import load_wine, make_blobs
 from coterie import TCC
 from coterie.errors import InputError
 from coterie.report.formatting import cluster_colours
-from coterie.report.images import image_png, indexed_png
 from coterie.report.page import render_report
 from coterie.report.sections import axis_over, training_curve
 from coterie.tables.table import Table, as_table
-from tests.report.pages import KMeansClusterer, Structure, page_of, points_of, wine
+from tests.report.pages import KMeansClusterer, Structure, decode, page_of, points_of, wine
 
 
 def test_page_has_every_section() -> None:
@@ -27,15 +23,10 @@ def test_page_has_every_section() -> None:
     sections = {"map", "sizes", "clusters", "cluster-0", "cluster-2", "heat", "certainty", "truth", "how"}
     assert sections <= structure.ids()
     for text in (
-        "178 rows in 3 clusters",
-        "mean silhouette",
-        "adjusted Rand index",
-        "took 1.5 seconds",
+        *("178 rows in 3 clusters", "mean silhouette", "adjusted Rand index", "took 1.5 seconds"),
+        *("All 178 rows are shown.", "10 of 12 runs are shown.", "beta=3.0 n_clusters=3"),
     ):
         assert text in structure.text
-    assert "All 178 rows are shown." in structure.text
-    assert "10 of 12 runs are shown." in structure.text
-    assert "beta=3.0 n_clusters=3" in structure.text
     assert "callback" not in structure.text
     assert len(points_of(page)["points"]) == 178
 
@@ -51,16 +42,9 @@ def test_clusters_are_numbered_as_in_the_labels() -> None:
 
 def test_page_is_self_contained() -> None:
     page = page_of(wine(), 3)
-    addresses = [
-        value
-        for _, attributes in Structure(page).tags
-        for name, value in attributes.items()
-        if name in {"src", "href"} and value is not None
-    ]
+    addresses = [a[name] or "" for _, a in Structure(page).tags for name in ("src", "href") if name in a]
     assert all(address.startswith(("#", "data:image/png;base64,")) for address in addresses)
-    assert "://" not in page
-    assert "@import" not in page
-    assert "url(" not in page
+    assert not [text for text in ("://", "@import", "url(") if text in page]
 
 
 def test_same_input_gives_the_same_page() -> None:
@@ -72,15 +56,9 @@ def test_names_and_values_cannot_become_markup() -> None:
     closing = "</script><img src=x onerror=alert(1)>"
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1], 20)
-    table = Table(
-        (evil, closing, '"onmouseover="alert(1)'),
-        (
-            rng.normal(5.0 * group, 1),
-            np.array([evil, closing], dtype=object)[group],
-            rng.normal(3.0 * group, 1),
-        ),
-        notes=(evil,),
-    )
+    names = (evil, closing, '"onmouseover="alert(1)')
+    texts = np.array([evil, closing], dtype=object)[group]
+    table = Table(names, (rng.normal(5.0 * group, 1), texts, rng.normal(3.0 * group, 1)), notes=(evil,))
     page = render_report(
         KMeansClusterer(2).fit(table),
         table,
@@ -104,9 +82,7 @@ def test_two_columns_are_plotted_with_the_regions_of_clusters() -> None:
     assert "basins of attraction" in structure.text
     assert "width →" in structure.text
     regions = next(a for tag, a in structure.tags if tag == "img" and a.get("class") == "regions")
-    source = regions["src"]
-    assert source is not None
-    assert struct.unpack(">II", b64decode(source.partition(",")[2])[16:24]) == (280, 174)
+    assert decode(regions["src"]).size == (280, 174)
 
 
 def test_a_constant_third_column_still_gives_a_map() -> None:
@@ -170,10 +146,8 @@ def test_every_shape_gives_a_page(X: np.ndarray[Any, Any], k: int) -> None:
 
 def test_wide_tables_show_the_best_columns() -> None:
     X, _ = make_blobs(90, centers=3, n_features=800, random_state=0)
-    assert (
-        "The 16 columns and levels that separate the clusters best are shown, of 800."
-        in Structure(page_of(as_table(X), 3)).text
-    )
+    text = Structure(page_of(as_table(X), 3)).text
+    assert "The 16 columns and levels that separate the clusters best are shown, of 800." in text
 
 
 def test_mixed_table_with_missing_values() -> None:
@@ -233,15 +207,6 @@ def test_colours_differ() -> None:
     assert all(re.fullmatch("#[0-9a-f]{6}", code) for c in colours for code in (c.light, c.dark))
 
 
-def test_png_has_the_pixels() -> None:
-    raw = b64decode(image_png(np.array([[[0.0], [1.0]], [[0.5], [np.nan]]]), 0.0, 1.0).partition(",")[2])
-    assert raw.startswith(b"\x89PNG")
-    length = struct.unpack(">I", raw[33:37])[0]
-    assert zlib.decompress(raw[41 : 41 + length]) == bytes([0, 0, 255, 0, 128, 0])
-    indexed = b64decode(indexed_png(np.array([[0, 1]]), ["#102030", "#ffffff"]).partition(",")[2])
-    assert bytes([0x10, 0x20, 0x30, 255, 255, 255]) in indexed
-
-
 def test_axis_ticks_are_round_and_inside() -> None:
     axis = axis_over(-0.3, 1.0)
     assert [text for _, text in axis.ticks] == ["0", "0.5", "1.0"]
@@ -253,9 +218,3 @@ def test_axis_ticks_are_round_and_inside() -> None:
 def test_training_curve_is_logarithmic_when_the_loss_falls_far() -> None:
     curves = [training_curve(losses) for losses in ([100.0, 10.0, 1.0], [3.0, 2.5, 2.0], [1.0, 1.0], [])]
     assert [curve and curve["y"].title for curve in curves] == ["loss (logarithmic)", "loss", "loss", None]
-
-
-def test_png_is_transparent_without_a_colour() -> None:
-    raw = b64decode(indexed_png(np.array([[0, 1]]), [None, "#ffffff"]).partition(",")[2])
-    assert b"tRNS" + bytes([0, 255]) in raw
-    assert b"tRNS" not in b64decode(indexed_png(np.array([[0]]), ["#ffffff"]).partition(",")[2])

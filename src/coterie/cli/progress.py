@@ -2,11 +2,11 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import final
 
 from rich.console import Console
-from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+from rich.progress import BarColumn, TaskProgressColumn
 from rich.progress import Progress as ProgressBar
 
 from coterie.progress import Callback, Progress, format_seconds
@@ -27,14 +27,9 @@ class ProgressDisplay:
         """Print one line."""
         self._console.print(text)
 
-    @contextmanager
-    def status(self, activity: str) -> Iterator[None]:
+    def status(self, activity: str) -> AbstractContextManager[object]:
         """Show what is being done, without a measure of progress."""
-        if not self._live:
-            yield
-            return
-        with self._console.status(activity):
-            yield
+        return self._console.status(activity) if self._live else nullcontext()
 
     @contextmanager
     def progress(self, activity: str) -> Iterator[Callback]:
@@ -42,12 +37,7 @@ class ProgressDisplay:
         if not self._live:
             yield _throttled(_LINE_SECONDS, lambda progress: self.say(f"{activity}: {progress}"))
             return
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
+        columns = ("{task.description}", BarColumn(), TaskProgressColumn(), "{task.fields[left]}")
         with ProgressBar(*columns, console=self._console, transient=True) as bar:
             task = bar.add_task(activity, total=None, left="")
 

@@ -43,8 +43,9 @@ class ClusteringData:
         # Proportions come from the encoder, rounded because float32 ones are not exactly 0 or 1; numbers and dates from
         # the table, which has the missing values.
         values = np.round(self.encoder.inverse_transform(self.encoded), 4)
+        positions = {name: position for position, name in enumerate(self.table.names)}
         for index, feature in enumerate(self.features):
-            column = self.table.column(self.table.names.index(feature.column))
+            column = self.table.column(positions[feature.column])
             if feature.kind != "category" and column.dtype.kind in "iufb":
                 values[:, index] = column
             elif feature.kind != "category" and column.dtype.kind == "M":

@@ -85,7 +85,6 @@ def render_report(
 
     Examples
     --------
-    >>> from pathlib import Path
     >>> from coterie import ClAM
     >>> from coterie.tables.table import as_table
     >>> X = as_table([[0.0, 1.0], [0.1, 0.9], [5.0, 4.0], [5.1, 4.2]])
