@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
@@ -31,7 +32,6 @@ from coterie.judged.candidates.kmeans import (
     k_means,
     linkage_cuts,
     quadratic_design,
-    softmax,
 )
 from coterie.judged.candidates.registry import (
     ALGORITHMS,
@@ -111,7 +111,7 @@ def test_responsibilities_are_those_of_the_normal_densities(monkeypatch: pytest.
     x = rng.normal(size=(500, 3)) @ rng.normal(size=(3, 3)) + 5.0
     labels = (x[:, 0] > 5).astype(np.int64) + (x[:, 1] > 6)
     moments = GaussianMoments(x, "full")
-    ours = softmax(quadratic_design(x - moments.centre, "full") @ moments.coefficients(np.eye(3)[labels]))
+    ours = softmax(quadratic_design(x - moments.centre, "full") @ moments.coefficients(np.eye(3)[labels]), axis=1)
     parts = [x[labels == k] for k in range(3)]
     densities = [multivariate_normal(part.mean(axis=0), np.cov(part.T, bias=True)).pdf(x) * len(part) for part in parts]
     theirs = np.stack(densities, axis=1)

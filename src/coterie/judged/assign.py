@@ -10,9 +10,10 @@ import numpy.typing as npt
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial import cKDTree
 from scipy.spatial.distance import cdist
+from scipy.special import softmax
 
 from coterie.errors import InputError
-from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, quadratic_design, softmax
+from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, quadratic_design
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.space import Floats, Labels, Singles, Space, View
 from coterie.tables.encoder import TableEncoder
@@ -48,7 +49,7 @@ class Centres:
         squares = cdist(x, self.arrays["means"], "sqeuclidean")
         squares -= squares.min(axis=1, keepdims=True)  # before the division, which may overflow for equal rows
         with np.errstate(over="ignore"):
-            return softmax(-squares / (2.0 * self.arrays["variance"]))
+            return softmax(-squares / (2.0 * self.arrays["variance"]), axis=1)
 
 
 @final
@@ -68,7 +69,7 @@ class Gaussians:
 
     def memberships(self, x: Floats) -> Floats:
         """Compute the membership probabilities (N, K) of rows (N, D)."""
-        return softmax(quadratic_design(x - self.arrays["centre"], "full") @ self.arrays["coefficients"])
+        return softmax(quadratic_design(x - self.arrays["centre"], "full") @ self.arrays["coefficients"], axis=1)
 
 
 @final

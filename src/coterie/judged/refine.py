@@ -72,12 +72,8 @@ def neighbouring_partitions(
 
 def _first_equal(x: Floats, labels: Labels) -> Integers:
     """Return for each row the first one that is equal to it and in the same cluster."""
-    order = np.lexsort((*x.T, labels))  # stable: of equal rows, the first comes first
-    differs = (np.diff(x[order], axis=0) != 0.0).any(axis=1) | (np.diff(labels[order]) != 0)
-    leaders = np.concatenate(([0], np.flatnonzero(differs) + 1))
-    first = np.empty_like(order)
-    first[order] = np.repeat(order[leaders], np.diff(leaders, append=len(order)))
-    return first
+    _, first, inverse = np.unique(np.column_stack((x, labels)), axis=0, return_index=True, return_inverse=True)
+    return first[inverse]
 
 
 @final

@@ -7,6 +7,7 @@ from typing import Literal, final
 import numpy as np
 import numpy.typing as npt
 from scipy.cluster.hierarchy import fcluster
+from scipy.special import softmax
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 
@@ -83,19 +84,12 @@ def improve_by_mixture(x: Floats, starts: Iterable[Labels], covariance: Covarian
         clusters, labels = np.unique(start, return_inverse=True)
         responsibilities = np.eye(len(clusters))[labels]
         for _ in range(steps):
-            updated = softmax(moments.design @ moments.coefficients(responsibilities))
+            updated = softmax(moments.design @ moments.coefficients(responsibilities), axis=1)
             converged = np.abs(updated - responsibilities).max() < _CONVERGED
             responsibilities = updated
             if converged:
                 break
         yield responsibilities.argmax(axis=1)
-
-
-def softmax(logits: Floats) -> Floats:
-    """Compute the softmax of each row."""
-    result: Floats = np.exp(logits - logits.max(axis=1, keepdims=True))
-    result /= result.sum(axis=1, keepdims=True)
-    return result
 
 
 @final
