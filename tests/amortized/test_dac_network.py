@@ -67,6 +67,21 @@ def model(request: pytest.FixtureRequest) -> DacModel:
     return make_model(**request.param)
 
 
+def test_masking_equals_removal_and_permuting_points_permutes_logits(model: DacModel) -> None:
+    """At the valid points, which come in another order when the others are removed."""
+    x = blobs().x
+    valid = torch.zeros(x.shape[:2], dtype=torch.bool)
+    valid[:, ::3] = True
+    order, anchor = torch.randperm(10, generator=seeded(5)), torch.tensor([1, 2, 3])
+    with torch.no_grad():
+        masked = model.filter(x, valid, 3 * anchor)
+        removed = model.filter(x[:, ::3][:, order], None, order.argsort()[anchor])
+    torch.testing.assert_close(masked.logits[:, ::3][:, order], removed.logits, atol=1e-9, rtol=1e-9)
+    torch.testing.assert_close(masked.summary, removed.summary, atol=1e-9, rtol=1e-9)
+    if masked.context is not None:
+        torch.testing.assert_close(masked.context, removed.context, atol=1e-9, rtol=1e-9)
+
+
 def test_new_points_are_treated_like_those_of_the_set(model: DacModel) -> None:
     batch = blobs()
     with torch.no_grad():
@@ -101,7 +116,7 @@ def test_the_loss_of_the_truth_is_the_entropy_of_a_gaussian() -> None:
 
 
 def loss_of_each_cluster(model: DacModel, batch: TaskBatch, found: Filtered) -> Tensor:
-    """Cross-entropy over all points and surprise over the members, cluster by cluster, word for word."""
+    """Cross-entropy over all points and negative log-likelihood of the members, cluster by cluster, word for word."""
     assert model.density is not None
     assert found.context is not None
     log_prob = model.density.log_prob(batch.x, found.context, seeded())
@@ -258,7 +273,7 @@ IMAGES: dict[str, Any] = {"encoder": "conv", "image": (1, 16, 16), "channels": 8
 
 
 def image_sets() -> TaskBatch:
-    """Sets of 30 pictures, the first half of each bright on the left."""
+    """Sets of 30 images, the first half of each bright on the left."""
     x = torch.rand((2, 30, 16, 16), generator=seeded(1), dtype=torch.float64)
     x[:, :15, :, :8] += 1.0
     labels = (torch.arange(30) >= 15).long().expand(2, -1)

@@ -156,6 +156,34 @@ def test_a_step_is_along_the_gradient_of_the_likelihood() -> None:
     assert torch.equal(moved[1, 0], reference[1, 0])  # without weight it stays
 
 
+@given(seed=st.integers(0, 1000))
+def test_small_gradient_steps_do_not_lower_the_bound(seed: int) -> None:
+    x, reference, share = normal(12, 2, seed=seed), normal(3, 3, seed=seed + 1), shares(3, seed=seed + 2)
+    decode, bounds = decoder(seed + 3), []
+    for _ in range(4):
+        scores = quadratic_scores(x, decode(reference))
+        responsibility, _ = e_step(scores, everyone(scores), share, 0)
+        bounds.append(evidence_bound(scores, share, responsibility))
+        reference = gradient_m_step(decode, reference, x, responsibility, 1e-3)
+        bounds.append(bound_of(x, decode(reference), share, responsibility))
+    assert (torch.stack(bounds).diff() >= -1e-9).all()
+
+
+@pytest.mark.parametrize("transport_steps", [0, 3])
+def test_gradients_through_em_pass_gradcheck(transport_steps: int) -> None:
+    mass = torch.tensor([1.0, 1.0, 0.0, 1.0, 0.0, 1.0], dtype=torch.float64)
+
+    def unrolled(x: Tensor, prior: Tensor, share: Tensor) -> Tensor:
+        mean = prior
+        for _ in range(2):
+            responsibility, _ = e_step(quadratic_scores(x, mean), mass, share, transport_steps)
+            mean = m_step(x, responsibility, prior, 1.0)
+        return mean
+
+    inputs = (normal(6, 2), normal(3, 2, seed=1), shares(3, seed=2))
+    assert torch.autograd.gradcheck(unrolled, [part.requires_grad_() for part in inputs])
+
+
 def test_gradients_of_one_step_pass_gradcheck() -> None:
     decode = decoder()
     step = partial(gradient_m_step, decode, rate=0.5)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from coterie.nn.attention import MAB, AttentionConfig
+from coterie.nn.attention import MAB, SAB, AttentionConfig
 
 WIDTH = 12
 FLAVOURS = {
@@ -59,6 +59,33 @@ def test_a_key_without_an_edge_is_absent(block: MAB) -> None:
     adjacency[:, :, [1, 4]] = 0.0
     others = [0, 2, 3, 5, 6]
     assert_same(block(x, y, None, adjacency), block(x, y[:, others]))
+
+
+def test_each_point_has_its_own_edges_in_any_order(block: MAB) -> None:
+    x, adjacency = points(2, 5, WIDTH), edges(2, 5, 5)
+    result = block(x, x, None, adjacency)
+    for i in range(2):
+        for j in range(5):
+            near = adjacency[i, j].nonzero().squeeze(1).flip(0)
+            alone = block(x[i, j].view(1, 1, -1), x[i : i + 1, near], None, adjacency[i, j, near].view(1, 1, -1))
+            assert_same(result[i, j], alone[0, 0])
+    sab = SAB(WIDTH, block.config).double()
+    sab.block.load_state_dict(block.state_dict())
+    assert torch.equal(sab(x, None, adjacency), result)
+
+
+def test_the_gradient_of_edge_weights_is_right_and_finite_where_there_is_no_edge(block: MAB) -> None:
+    x, adjacency = points(1, 4, WIDTH), edges(1, 4, 4)
+    present = adjacency > 0
+
+    def by_weights(weights: Tensor) -> Tensor:
+        result: Tensor = block(x, x, None, torch.zeros_like(adjacency).masked_scatter(present, weights))
+        return result
+
+    assert torch.autograd.gradcheck(by_weights, [adjacency[present].requires_grad_()])
+    (slope,) = torch.autograd.grad(block(x, x, None, adjacency.requires_grad_()).sum(), adjacency)
+    assert slope.isfinite().all()
+    assert not slope[~present].any()
 
 
 def test_an_edge_of_weight_two_is_two_keys(block: MAB) -> None:

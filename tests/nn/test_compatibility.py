@@ -82,6 +82,14 @@ def test_queries_times_keys_times_width_are_never_held(held: list[int], monkeypa
     assert held == [two_rows] * (n // 2) * 2  # forwards, and backwards again
 
 
+def test_only_the_inputs_are_saved_for_the_backward_pass() -> None:
+    saved: list[Tensor] = []
+    inputs = [value.requires_grad_() for value in (normal(2, 30, 8), normal(2, 20, 8, seed=1), normal(8, seed=2))]
+    with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda value: value):
+        additive_compatibility(*inputs)
+    assert [value.numel() for value in saved] == [value.numel() for value in inputs]
+
+
 @pytest.mark.parametrize(("n", "keys", "sets"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
 def test_nothing_goes_with_nothing(n: int, keys: int, sets: int) -> None:
     inputs = (normal(sets, n, 4), normal(sets, keys, 4, seed=1), normal(4, seed=2))

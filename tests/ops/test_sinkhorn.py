@@ -32,20 +32,27 @@ def test_points_have_their_masses_after_any_number_of_steps(n: int, k: int, seed
     torch.testing.assert_close(plan.sum(dim=2), rows, atol=1e-15, rtol=1e-14)
 
 
+@given(**SIZES)
+def test_every_step_brings_references_closer_to_their_masses(n: int, k: int, seed: int) -> None:
+    scores, rows, columns = problem(n, k, seed)
+    plans = [transport_plan(scores, rows, columns, steps) for steps in (0, 1, 2, 5, 10, 50, ENOUGH)]
+    missing = torch.stack([(plan.sum(dim=0) - columns).abs().sum() for plan in plans])
+    assert (missing.diff() <= 1e-14).all()
+    assert missing[-1] < 1e-9
+
+
+def test_the_default_number_of_steps_is_enough_for_scores_of_usual_size() -> None:
+    scores, rows, columns = problem(200, 5, sets=(8,))
+    assert (transport_plan(scores, rows, columns).sum(dim=1) - columns).abs().max() < 1e-3
+
+
 @pytest.mark.parametrize("regularisation", [0.3, 1.0, 5.0])
 @pytest.mark.parametrize(("n", "k"), [(6, 3), (3, 6), (40, 5), (1, 4), (4, 1)])
 def test_plans_are_those_of_python_optimal_transport(n: int, k: int, regularisation: float) -> None:
     similarity, rows, columns = problem(n, k)
     plan = transport_plan(similarity / regularisation, rows, columns, MANY)
-    theirs = ot.sinkhorn(
-        rows.numpy(),
-        columns.numpy(),
-        -similarity.numpy(),
-        regularisation,
-        method="sinkhorn_log",
-        numItermax=MANY,
-        stopThr=1e-13,
-    )
+    masses, cost = (rows.numpy(), columns.numpy()), -similarity.numpy()
+    theirs = ot.sinkhorn(*masses, cost, regularisation, method="sinkhorn_log", numItermax=MANY, stopThr=1e-13)
     torch.testing.assert_close(plan, torch.from_numpy(theirs), atol=1e-10, rtol=1e-8)
 
 
