@@ -461,10 +461,9 @@ class FilteringClusterer(AmortizedClusterer, ABC):
         "principal_beside": "keep_features",
     }
     shared_parameters: ClassVar[dict[str, str]] = _FILTERING_PARAMETERS | _SHARED_PARAMETERS
+    model_: FilteringModel
     max_points: int | None
     decoding: str
-    density: Any
-    filtering: Any
     n_principal_axes: int
     keep_features: bool
 
@@ -493,7 +492,9 @@ class FilteringClusterer(AmortizedClusterer, ABC):
         """
         check_is_fitted(self)
         x = self._features(X)
-        return to_numpy(self._model_with_density.joint(x, self._clustering).logsumexp(dim=1))
+        if self.model_.density is None:
+            raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
+        return to_numpy(self.model_.joint(x, self._clustering).logsumexp(dim=1))
 
     def score(self, X: Any, y: None = None) -> float:
         """Compute the mean log-density of the rows; higher is better.
@@ -511,12 +512,6 @@ class FilteringClusterer(AmortizedClusterer, ABC):
         """Return the settings of a new network about what it reads."""
         settings: dict[str, Any] = {"n_principal_axes": self.n_principal_axes, "keep_features": self.keep_features}
         return settings if image is None else settings | {"encoder": "strided", "image": image}
-
-    @property
-    def _model_with_density(self) -> FilteringModel:
-        if not isinstance(self.model_, FilteringModel) or self.model_.density is None:
-            raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
-        return self.model_
 
     def _initial_model(
         self, n_features: int, image: ImageSize | None, generator: Generator

@@ -90,7 +90,10 @@ def encode_tasks(
 
     A column that varies in some task is a feature of all tasks, and zero where it does not vary.
     """
-    pairs = [_encode(table, labels, scaling) for table, labels in read_tasks(tasks)]
+    pairs = []
+    for table, labels in read_tasks(tasks):
+        encoder = TableEncoder(scaling).fit(table)
+        pairs.append((encoder, torch.from_numpy(encoder.transform(table)), labels))
     columns = pairs[0][0].names
     for position, (encoder, _, _) in enumerate(pairs):
         if set(encoder.names) != set(columns):
@@ -136,11 +139,6 @@ def _read_task(position: int, task: Any) -> tuple[Table, Tensor]:
         raise InputError(f"Row {missing[0]} of task {position} has no label; remove such rows.")
     number = {name: i for i, name in enumerate(dict.fromkeys(labels.tolist()))}
     return table, torch.tensor([number[name] for name in labels.tolist()])
-
-
-def _encode(table: Table, labels: Tensor, scaling: Scaling) -> tuple[TableEncoder, Tensor, Tensor]:
-    encoder = TableEncoder(scaling).fit(table)
-    return encoder, torch.from_numpy(encoder.transform(table)), labels
 
 
 def _is_nan(value: Any) -> bool:

@@ -9,14 +9,14 @@ clusters, P numbers that describe a cluster.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, final, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor
-from torch.nn.functional import logsigmoid, one_hot
+from torch.nn.functional import logsigmoid, one_hot, softplus
 
 from coterie.amortized.refinement import (
     BLOCK_ELEMENTS,
@@ -28,7 +28,7 @@ from coterie.amortized.refinement import (
 )
 from coterie.errors import ConfigError
 from coterie.nn.density import Density, DensityHead, GaussianHead
-from coterie.nn.model import SetModel
+from coterie.nn.model import Loss, SetModel
 from coterie.nn.vision import ElementEncoder, Encoder
 from coterie.ops.gaussian_mixtures import mixture_log_joint
 from coterie.ops.partitions import Clustering, lexicographic_order, subsample
@@ -231,6 +231,37 @@ class FilteringModel(SetModel, ABC):
         axes = principal_axes(encoded, valid, self.config.n_principal_axes)
         return self._project_on(axes.flip_at_random(generator), encoded)
 
+    def filtering_loss(
+        self,
+        x: Float[Tensor, "B N D"],
+        logits: Float[Tensor, "B N"],
+        context: Float[Tensor, "B P"] | None,
+        shown: Bool[Tensor, "B N"],
+        member: Float[Tensor, "B N K"],
+        target: Int[Tensor, "B 1"] | None,
+        generator: Generator,
+        nll_weight: float = 1.0,
+    ) -> tuple[Loss, Int[Tensor, " B"]]:
+        """Compute the loss of the target cluster (DAC, Eq. 9), or without one of the easiest (Eq. 5 and 7), and which.
+
+        A pass chooses among the points that are ``shown``.
+        """
+        count = member.sum(dim=1)
+        # Cross-entropy with the members of each cluster as targets, for all clusters at once: it is linear in these.
+        all_points = (softplus(logits) * shown).sum(dim=1, keepdim=True)
+        of_members = torch.einsum("bn,bnk->bk", logits, member)
+        membership = (all_points - of_members) / shown.sum(dim=1, keepdim=True).clamp(min=1)
+        nll = torch.zeros_like(membership)
+        if self.density is not None and context is not None:
+            log_prob = self.density.log_prob(x, context, generator)
+            nll = -torch.einsum("bn,bnk->bk", log_prob, member) / count.clamp(min=1)
+        total = membership + nll_weight * nll
+        chosen = total.masked_fill(count == 0, torch.inf).argmin(dim=1, keepdim=True) if target is None else target
+        parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
+        if self.density is not None:
+            parts["nll"] = float(nll.detach().gather(1, chosen).mean())
+        return Loss(total.gather(1, chosen).mean(), parts), chosen.squeeze(1)
+
     def project(
         self, encoded: Float[Tensor, "B N F"], valid: Bool[Tensor, "B N"]
     ) -> tuple[Float[Tensor, "B N E"], PrincipalAxes | None]:
@@ -370,6 +401,11 @@ def memberships_by_first_pass(
         first = one_hot(order[0], len(turn)).to(memberships.dtype)
         memberships = torch.where(takers[:, -1:] > 0, memberships, first)
     return memberships
+
+
+def stack_states(states: Sequence[dict[str, Tensor]]) -> Passes:
+    """Stack the states of the passes over one set; empty without passes."""
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]} if states else {}
 
 
 def gather_points(x: Float[Tensor, "B N X"], order: Int[Tensor, "B M"]) -> Float[Tensor, "B M X"]:

@@ -26,14 +26,17 @@ class DensityHead(nn.Module, ABC):
     width: int  # approximate numbers per point in memory at once
 
     @abstractmethod
-    def log_prob(
-        self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"], generator: Generator
-    ) -> Float[Tensor, "B N"]:
+    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
         """Compute the log-density of each point in the cluster of its set, or a lower bound of it."""
 
-    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
-        """Compute the log-density without randomness, for inference."""
-        return self.log_prob(x, context, Generator(device=x.device))
+    def log_prob(
+        self,
+        x: Float[Tensor, "B N D"],
+        context: Float[Tensor, "B P"],
+        generator: Generator,  # noqa: ARG002  (only some densities are random)
+    ) -> Float[Tensor, "B N"]:
+        """Compute or estimate the same for training."""
+        return self.deterministic_log_prob(x, context)
 
 
 @final
@@ -50,12 +53,7 @@ class GaussianHead(DensityHead):
         """Return the mean and standard deviations of contexts."""
         return _mean_and_deviation(context)
 
-    def log_prob(
-        self,
-        x: Float[Tensor, "B N D"],
-        context: Float[Tensor, "B P"],
-        generator: Generator,  # noqa: ARG002  (nothing is random)
-    ) -> Float[Tensor, "B N"]:
+    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
         """Compute the log-density of each point."""
         return _normal_log_prob(x, *self.parameters_of(context.unsqueeze(1)))
 
@@ -85,12 +83,7 @@ class FlowHead(DensityHead):
         """Return the map from points (B, N, D) to noise, with its inverse and log-determinant."""
         return ComposedTransform(*(block(context) for block in self.blocks))
 
-    def log_prob(
-        self,
-        x: Float[Tensor, "B N D"],
-        context: Float[Tensor, "B P"],
-        generator: Generator,  # noqa: ARG002  (nothing is random)
-    ) -> Float[Tensor, "B N"]:
+    def deterministic_log_prob(self, x: Float[Tensor, "B N D"], context: Float[Tensor, "B P"]) -> Float[Tensor, "B N"]:
         """Compute the log-density of each point."""
         noise, log_determinant = self.transform(context).call_and_ladj(x)
         log_density: Tensor = _standard_log_prob(noise) + log_determinant

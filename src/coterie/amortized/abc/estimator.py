@@ -94,6 +94,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         "max_points": Integer(1),
         "compatibility": Choice(*get_args(Compatibility)),
     }
+    model_: AttentionBasedModel
     renamed_parameters: ClassVar[dict[str, str]] = AmortizedClusterer.renamed_parameters | AttentionBasedConfig.RENAMED
 
     def __init__(
@@ -169,13 +170,7 @@ class AttentionBasedClustering(AmortizedClusterer):
                 )
             edges = edges.unsqueeze(0)
         with torch.no_grad():
-            return to_numpy(self._abc.kernel(x.unsqueeze(0), adjacency=edges)[0])
-
-    @property
-    def _abc(self) -> AttentionBasedModel:
-        if not isinstance(self.model_, AttentionBasedModel):
-            raise TypeError(f"the network is a {type(self.model_).__name__}")
-        return self.model_
+            return to_numpy(self.model_.kernel(x.unsqueeze(0), adjacency=edges)[0])
 
     def _fit(self, X: Any) -> None:
         if self.n_clusters is None:
@@ -192,7 +187,7 @@ class AttentionBasedClustering(AmortizedClusterer):
         sampled = self._clustering.extras["kept"]
         last = self._clustering.extras["layers"][-1, sampled.argsort()].unsqueeze(0)
         with torch.no_grad():
-            kernel = self._abc.log_probabilities(last, last)[0].exp()[0]
+            kernel = self.model_.log_probabilities(last, last)[0].exp()[0]
         self.kernel_ = to_numpy(kernel)
         self.kernel_rows_ = labels_to_numpy(sampled.sort().values)
         count = min(MAX_EIGENVALUES, len(kernel))

@@ -20,11 +20,11 @@ from typing import final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
-from torch.nn.functional import one_hot, pad, softplus
+from torch.nn.functional import one_hot, pad
 
 from coterie.amortized.amcp.config import AmcpConfig
 from coterie.amortized.amcp.mixing import InterClusterCoupling, IntraClusterMixing, Membership, Mixed, feed_forward
-from coterie.amortized.filtering import FilteringModel
+from coterie.amortized.filtering import FilteringModel, stack_states
 from coterie.amortized.refinement import Passes
 from coterie.errors import ConfigError
 from coterie.nn.density import density_head
@@ -170,25 +170,10 @@ class AmcpModel(FilteringModel):
             anchor = keys.masked_fill(~remaining, -1.0).argmax(dim=1)
         result = self.find_cluster(z, valid, true.masked_fill(~known, -1), anchor)
         # Leftovers are not members of the next cluster: if only they remain, no point is to be taken.
-        member = one_hot(true.clamp(min=0), found.shape[1]) * (valid & ~is_found).unsqueeze(2)
-        size = member.sum(dim=1)
-        # For all clusters at once: the sum over points of log(1 + exp(logit)) is the same for each.
-        common = (softplus(result.logits) * remaining).sum(dim=1, keepdim=True)
-        own = torch.einsum("bn,bnk->bk", result.logits, member.to(z.dtype))
-        membership = (common - own) / remaining.sum(dim=1, keepdim=True).clamp(min=1)
-        nll = torch.zeros_like(membership)
-        if self.density is not None and result.context is not None:
-            log_prob = self.density.log_prob(x, result.context, generator)
-            nll = -torch.einsum("bn,bnk->bk", log_prob, member.to(z.dtype)) / size.clamp(min=1)
-        total = membership + self.config.nll_weight * nll
-        if anchor is None:
-            chosen = total.masked_fill(size == 0, torch.inf).argmin(dim=1, keepdim=True)
-        else:
-            chosen = true.gather(1, anchor.unsqueeze(1)).clamp(min=0)
-        parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
-        if self.density is not None:
-            parts["nll"] = float(nll.detach().gather(1, chosen).mean())
-        return Loss(total.gather(1, chosen).mean(), parts), chosen.squeeze(1)
+        member = (one_hot(true.clamp(min=0), found.shape[1]) * (valid & ~is_found).unsqueeze(2)).to(z.dtype)
+        target = None if anchor is None else true.gather(1, anchor.unsqueeze(1)).clamp(min=0)
+        weight = self.config.nll_weight
+        return self.filtering_loss(x, result.logits, result.context, remaining, member, target, generator, weight)
 
     def _sample_leftovers(self, true: Int[Tensor, "B N"], generator: Generator) -> Bool[Tensor, "B N"]:
         """Sample which points of found clusters are left over, a random fraction of each set."""
@@ -285,10 +270,9 @@ class AmcpModel(FilteringModel):
             missing = passes - len(state["offset"])
             state["reference"] = pad(state["reference"], (0, 0, 0, missing))
             state["offset"] = pad(state["offset"], (0, missing), value=LOG_ZERO)
-        stacked = {name: torch.stack([state[name] for state in states]) for name in states[0]}
         member = one_hot(labels.clamp(min=0), passes).to(z.dtype) * (labels >= 0).unsqueeze(1)
         centre, _ = self._centres(z.unsqueeze(0), valid.unsqueeze(0), member.unsqueeze(0))
-        return stacked | {"centre": centre.squeeze(0), "count": member.sum(dim=0).long()}
+        return stack_states(states) | {"centre": centre.squeeze(0), "count": member.sum(dim=0).long()}
 
     def membership_logits(self, x: Float[Tensor, "N F"], extras: Mapping[str, Tensor]) -> Float[Tensor, "N K"]:
         """Compute the membership logits of encoded points in each pass, independently of the other passes."""

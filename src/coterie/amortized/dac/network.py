@@ -17,10 +17,10 @@ from typing import final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
-from torch.nn.functional import logsigmoid, one_hot, softplus
+from torch.nn.functional import logsigmoid, one_hot
 
 from coterie.amortized.dac.config import DacConfig
-from coterie.amortized.filtering import FilteringModel, gather_points
+from coterie.amortized.filtering import FilteringModel, gather_points, stack_states
 from coterie.amortized.refinement import Passes
 from coterie.errors import ConfigError
 from coterie.nn.attention import MAB, PMA, AttentionConfig, Comparison, ISABStack
@@ -131,20 +131,12 @@ class DacModel(FilteringModel):
         self, x: Float[Tensor, "B N E"], summary: Float[Tensor, "B S H"], anchor: Float[Tensor, "B 1 A"] | None
     ) -> Float[Tensor, "B N"]:
         """Compute the mask logits of any encoded points, given the summaries and the anchor of a pass."""
-        parts = torch.split(
-            summary,
-            [self.config.inducing] * self.config.depth + [1] + [self.config.inducing] * self.config.mask_depth,
-            dim=1,
-        )
-        of_encoder, cluster, of_decoder = (
-            parts[: self.config.depth],
-            parts[self.config.depth],
-            parts[self.config.depth + 1 :],
-        )
+        depth, inducing = self.config.depth, self.config.inducing
+        parts = torch.split(summary, [inducing] * depth + [1] + [inducing] * self.config.mask_depth, dim=1)
         at_input = self.config.anchor_position == "input"
-        hidden = self.encoder.attend(self._attend_to_anchor(x, anchor) if at_input else x, of_encoder)
+        hidden = self.encoder.attend(self._attend_to_anchor(x, anchor) if at_input else x, parts[:depth])
         hidden = hidden if at_input else self._attend_to_anchor(hidden, anchor)
-        hidden = self.decoder.attend(self.show_cluster(hidden, cluster), of_decoder)
+        hidden = self.decoder.attend(self.show_cluster(hidden, parts[depth]), parts[depth + 1 :])
         logits: Tensor = self.membership(hidden)
         return logits.squeeze(2)
 
@@ -158,25 +150,8 @@ class DacModel(FilteringModel):
         result = self.filter_anchors(self.encode_for_training(x, batch.valid, generator), batch.valid, anchors)
         x, labels, valid = (_repeat(each, len(result.logits)) for each in (x, labels, batch.valid))
         members = (one_hot(labels) * valid.unsqueeze(2)).to(x.dtype)
-        count = members.sum(dim=1)
-        # Cross-entropy with the members of each cluster as targets, for all clusters at once: it is linear in the
-        # targets.
-        all_points = (softplus(result.logits) * valid).sum(dim=1, keepdim=True)
-        of_members = torch.einsum("bn,bnk->bk", result.logits, members)
-        membership = (all_points - of_members) / valid.sum(dim=1, keepdim=True).clamp(min=1)
-        nll = torch.zeros_like(membership)
-        if self.density is not None and result.context is not None:
-            log_prob = self.density.log_prob(x, result.context, generator)
-            nll = -torch.einsum("bn,bnk->bk", log_prob, members) / count.clamp(min=1)
-        total = membership + nll
-        if anchors is None:
-            chosen = total.masked_fill(count == 0, torch.inf).argmin(dim=1, keepdim=True)
-        else:
-            chosen = labels.gather(1, anchors.reshape(-1, 1))
-        parts = {"membership": float(membership.detach().gather(1, chosen).mean())}
-        if self.density is not None:
-            parts["nll"] = float(nll.detach().gather(1, chosen).mean())
-        return Loss(total.gather(1, chosen).mean(), parts)
+        target = None if anchors is None else labels.gather(1, anchors.reshape(-1, 1))
+        return self.filtering_loss(x, result.logits, result.context, valid, members, target, generator)[0]
 
     def cluster_contexts(self, x: Float[Tensor, "B N D"], valid: Bool[Tensor, "B N"]) -> Float[Tensor, "B P"]:
         """Compute the context of the cluster of each set's first point or, without anchors, of any cluster."""
@@ -225,10 +200,7 @@ class DacModel(FilteringModel):
             if anchor is None and not bool(taken.any()):
                 break  # the next pass would be the same
             remaining[active] = left.scatter(1, order, shown & ~taken)
-        return [
-            {name: torch.stack([state[name] for state in states]) for name in states[0]} if states else {}
-            for states in kept
-        ]
+        return [stack_states(states) for states in kept]
 
     def _filter_medoids(self, x: Float[Tensor, "N E"]) -> Passes:
         """Cluster the pairwise kernel, and run one pass for each cluster, with its medoid as the anchor."""
@@ -239,8 +211,7 @@ class DacModel(FilteringModel):
             kernel, Linkage(self.config.threshold, self.config.min_cluster_size, self.config.local_moves)
         )
         result = self.filter_anchors(x.unsqueeze(0), None, medoids(kernel, cluster).unsqueeze(0))
-        states = [_pass_state(result, row, count, row) for row, count in enumerate(cluster.bincount())]
-        return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+        return stack_states([_pass_state(result, row, count, row) for row, count in enumerate(cluster.bincount())])
 
     def calibrate(self, batches: Sequence[TaskBatch], score: Score) -> DacConfig:
         """Return the configuration with the linkage settings that score best, for ``decoding="kernel"``."""

@@ -92,11 +92,8 @@ HELD_OUT_BATCHES = 4  # batches of held-out sets for the loss
 MIN_TASKS = 5  # least number of tasks for which some are held out
 MIN_CLASSES = 10  # least number of image classes for which some are held out
 IMAGE_SIZE = 28  # height and width of training images
-DISTORTION: dict[str, Any] = {
-    "max_degrees": 10.0,
-    "max_stretch": 0.1,
-    "max_shift": 0.05,
-}  # largest distortion of training images
+# Largest distortion of training images; the latter two as fractions of the size.
+DISTORTION: dict[str, Any] = {"max_degrees": 10.0, "max_stretch": 0.1, "max_shift": 0.05}
 
 Tasks = TaskSampler | str | Path | Sequence[tuple[Any, npt.ArrayLike] | str | Path]
 """Input of ``learn``: a sampler of sets, labelled sets, or folders of labelled images."""
