@@ -181,11 +181,13 @@ def test_turned_is_the_former_name_of_random_rotations() -> None:
 
 
 def test_n_clusters_is_a_number_or_auto_where_the_method_permits() -> None:
-    for estimator in (DAC, AMCP):
+    finds_the_number: tuple[Any, ...] = (DAC, AMCP)
+    for estimator in finds_the_number:
         with pytest.raises(InputError, match=r"n_clusters=3 must be 'auto': .* finds the number of clusters itself"):
             estimator(3).fit(X)
+    automatic: Any = "auto"
     with pytest.raises(InputError, match=r"auto.*number of clusters|n_clusters='auto'"):
-        TCC("auto").fit(X)
+        TCC(automatic).fit(X)
     for kind in (Coterie, ClAM, AttentionBasedClustering):
         assert kind(2, random_state=0).fit(X).n_clusters_ == 2
         with pytest.raises(InputError, match="n_clusters=61 is more than n_samples=60"):

@@ -43,7 +43,7 @@ def pretending(model: AmcpModel, logits: Tensor, context: Tensor | None) -> Amcp
 
 
 def of_each_cluster(model: AmcpModel, batch: TaskBatch, found: Tensor, logits: Tensor, context: Tensor) -> Tensor:
-    """Cross-entropy over what is left and surprise of the members, cluster by cluster, word for word."""
+    """Cross-entropy over what is left and negative log-likelihood of the members, cluster by cluster, word for word."""
     assert model.density is not None
     log_prob = model.density.log_prob(batch.x, context, seeded())
     losses = torch.full(found.shape, torch.inf)
@@ -67,7 +67,7 @@ def test_the_faithful_network_is_what_the_appendix_states() -> None:
     assert config.prefixes_per_set == 0  # clusters one after the other, from the first to the last
     assert config.decoding == "faithful"
     assert not config.update_previous  # C.2.3: that is AMCP*
-    assert config.max_points >= 10_000  # C.1: sets of so many points are clustered whole
+    assert config.max_points >= 10_000  # C.1: sets of 10,000 points are clustered whole
     decoder = AmcpModel(config).mixing.decoder
     assert decoder is not None
     assert [type(layer).__name__ for layer in decoder] == ["Dropout", "Linear", "Tanh", "Linear"]
@@ -188,11 +188,7 @@ def test_padding_that_is_not_a_number_does_not_reach_the_loss(density: Any, pref
 
 @pytest.mark.usefixtures("untouched_random_state")
 def test_dropout_is_seeded_by_the_generator() -> None:
-    settings: dict[str, Any] = {
-        "references": "decoded",
-        "prefixes_per_set": 0,
-        "density": "none",
-    }  # nothing else is drawn
+    settings: dict[str, Any] = {"references": "decoded", "prefixes_per_set": 0, "density": "none"}  # no other sampling
     model, batch = make_model(dropout=0.5, **settings).train(), easy_sets(4)
     first, again, other = (float(model.loss(batch, seeded(seed)).total.detach()) for seed in (0, 0, 1))
     assert first == again != other
@@ -221,4 +217,4 @@ def test_training_beats_a_random_partition(settings: dict[str, Any]) -> None:
     found = model.cluster_sets(batch.x, batch.valid, seeded())
     several = [i for i in range(12) if len(torch.unique(batch.labels[i])) > 1]
     scores = [adjusted_rand_index(batch.labels[i].numpy(), found[i].labels.numpy()) for i in several]
-    assert sum(scores) / len(scores) > 0.5  # by chance, it is zero
+    assert sum(scores) / len(scores) > 0.5  # zero for a random partition

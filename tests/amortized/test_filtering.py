@@ -34,7 +34,7 @@ def seeded(seed: int = 0) -> Generator:
 
 
 def framed(name: str, seed: int = 0, **settings: Any) -> FilteringModel:
-    """A network that sees sets from frames of their own, in double precision, lest rounding decide anything."""
+    """A network that sees sets from frames of their own, in double precision, so that rounding decides nothing."""
     kind, given = FRAMED[name]
     model = build(
         kind, kind.Config(WIDTH, **(SMALL[kind] | given | {"n_principal_axes": 2} | settings)), seeded(seed)

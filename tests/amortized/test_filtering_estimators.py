@@ -154,13 +154,14 @@ def test_unsuitable_weights_are_rejected(tmp_path: Path) -> None:
     config = to_dict(DacConfig(2, **SMALL[DAC]))
     save_checkpoint(tmp_path / "other.safetensors", {}, {"method": "clam", "model": config}, force=False)
     save_checkpoint(tmp_path / "part.safetensors", {}, {"method": "dac", "model": config}, force=False)
-    for name, message in {
+    messages: dict[Any, str] = {
         tmp_path / "other.safetensors": "for the method 'clam', not 'dac'",
         tmp_path / "part.safetensors": "lack part of a network",
         "dac-plain": "dac-plain",
         "amcp-plane-v1": "for the method 'amcp', not 'dac'",
         tmp_path / "absent.safetensors": "absent",
-    }.items():
+    }
+    for name, message in messages.items():
         with pytest.raises(WeightsError, match=message):
             DAC(weights=name).fit(groups()[0])
 

@@ -61,7 +61,10 @@ def test_learning_changes_the_network_and_not_the_file(start: Path, learned: DAC
 
 @pytest.mark.usefixtures("untouched_random_state")
 def test_the_same_seed_learns_the_same(start: Path, learned: DAC, tmp_path: Path) -> None:
-    again = DAC(weights=start, random_state=0).learn(TASKS, **QUICK)
+    again = DAC(weights=start, random_state=0).fit(NEW).learn(TASKS, **QUICK)
+    assert "labels_" not in vars(again)
+    with pytest.raises(NotFittedError):
+        again.predict(NEW)
     assert again.evaluation_ == learned.evaluation_
     again.save(tmp_path / "learned.safetensors")
     expected = learned.fit(NEW).score_samples(NEW)
@@ -111,14 +114,6 @@ def test_training_runs_on_the_device(start: Path, monkeypatch: pytest.MonkeyPatc
             DAC(weights=start, random_state=0, device=device).learn(TASKS, **QUICK)
         assert set(devices) == {device}
         devices.clear()
-
-
-def test_learning_discards_an_earlier_fit(start: Path) -> None:
-    model = DAC(weights=start, random_state=0).fit(NEW)
-    model.learn(TASKS, **QUICK)
-    with pytest.raises(NotFittedError):
-        model.predict(NEW)
-    assert "labels_" not in vars(model)
 
 
 def test_an_interrupted_run_is_resumed(start: Path, learned: DAC, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Mixtures of Gaussians: their statistics, and the likelihood under their own parameters."""
 
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from scipy.stats import kstest
 from torch import Generator, Tensor
 
-from coterie.amortized.tasks.synthetic import MixturesOfGaussians
+from coterie.amortized.tasks.synthetic import MixturesOfGaussians, WarpedGaussians
 from coterie.errors import ConfigError
 from coterie.nn.model import TaskBatch
 from coterie.ops.gaussian_mixtures import diagonal_log_prob
@@ -35,14 +36,26 @@ def assert_normal(values: Tensor, mean: float, deviation: float) -> None:
     assert kstest(values.flatten().double().numpy(), "norm", (mean, deviation)).pvalue > 1e-3
 
 
-def test_shapes_and_types() -> None:
-    sampler = MixturesOfGaussians(max_points=50, max_clusters=6, n_features=3)
+SAMPLERS = pytest.mark.parametrize(
+    "make",
+    [
+        MixturesOfGaussians,
+        partial(MixturesOfGaussians, copied=0.5),
+        WarpedGaussians,
+        partial(WarpedGaussians, paper_eq16=True),
+    ],
+    ids=["plain", "copied", "warped", "paper's warped"],
+)
+
+
+@SAMPLERS
+def test_shapes_and_types(make: Any) -> None:
     sizes = set()
     for seed in range(60):
-        batch, mean, deviation = sampler.sample_with_parameters(2, generator(seed))
-        assert mean.shape == deviation.shape == (2, 6, 3)
-        assert batch.x.shape == (*batch.labels.shape, 3)
-        assert batch.x.dtype == torch.float32
+        batch = make(max_points=50, max_clusters=6).sample(3, generator(seed))
+        assert batch.x.shape == (*batch.labels.shape, 2)
+        assert (batch.x.dtype, batch.labels.dtype) == (torch.float32, torch.int64)
+        assert batch.labels.shape[0] == 3
         assert batch.x.isfinite().all()
         assert 0 <= int(batch.labels.min()) <= int(batch.labels.max()) < 6
         assert batch.valid.all()
@@ -66,6 +79,7 @@ def test_parameters_follow_their_distributions() -> None:
         MixturesOfGaussians(max_points=4, spread=0.5, typical_deviation=2.0, varying_deviation=0.7, n_features=5),
     ):
         _, mean, deviation = sampler.sample_with_parameters(2000, generator())
+        assert mean.shape == deviation.shape == (2000, sampler.max_clusters, sampler.n_features)
         assert_normal(mean, 0.0, sampler.spread)
         assert_normal(deviation.log(), math.log(sampler.typical_deviation), sampler.varying_deviation)
 
@@ -133,9 +147,10 @@ def test_standardised_sets_are_the_same_on_another_scale() -> None:
     )
 
 
+@SAMPLERS
 @pytest.mark.usefixtures("untouched_random_state")
-def test_the_generator_decides_everything() -> None:
-    sampler = MixturesOfGaussians(copied=0.5)
+def test_the_generator_decides_everything(make: Any) -> None:
+    sampler = make()
     first, again, other = (sampler.sample(4, generator(seed)) for seed in (3, 3, 4))
     assert torch.equal(first.x, again.x)
     assert torch.equal(first.labels, again.labels)
@@ -147,22 +162,27 @@ def test_the_generator_decides_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "named"),
+    "values",
     [
-        ({"max_points": 1}, "max_points=1"),
-        ({"max_clusters": 0}, "max_clusters=0"),
-        ({"concentration": 0.0}, "concentration=0.0"),
-        ({"n_features": 0}, "n_features=0"),
-        ({"copied": -0.1}, "copied=-0.1"),
-        ({"copied": 1.5}, "copied=1.5"),
-        ({"copied": math.nan}, "copied=nan"),
-        ({"spread": -1.0}, "spread=-1.0"),
-        ({"typical_deviation": 0.0}, "typical_deviation=0.0"),
-        ({"typical_deviation": math.nan}, "typical_deviation=nan"),
-        ({"varying_deviation": -0.1}, "varying_deviation=-0.1"),
+        {"max_points": 1},
+        {"max_clusters": 0},
+        {"concentration": 0.0},
+        {"n_features": 0},
+        {"copied": -0.1},
+        {"copied": 1.5},
+        {"copied": math.nan},
+        {"spread": -1.0},
+        {"typical_deviation": 0.0},
+        {"typical_deviation": math.nan},
+        {"varying_deviation": -0.1},
     ],
     ids=str,
 )
-def test_impossible_settings_are_rejected(values: dict[str, Any], named: str) -> None:
-    with pytest.raises(ConfigError, match=named):
-        MixturesOfGaussians(**values)
+def test_impossible_settings_are_rejected(values: dict[str, Any]) -> None:
+    ((name, value),) = values.items()
+    kinds: list[Any] = [MixturesOfGaussians]
+    if name in {"max_points", "max_clusters", "concentration"}:
+        kinds.append(WarpedGaussians)
+    for kind in kinds:
+        with pytest.raises(ConfigError, match=f"{name}={value}"):
+            kind(**values)

@@ -72,6 +72,8 @@ def test_same_generator_same_sets() -> None:
     assert torch.equal(first.x, second.x)
     assert torch.equal(first.labels, second.labels)
     assert not torch.equal(first.x, third.x)
+    distorted = tasks(max_degrees=180.0, max_stretch=0.5, max_shift=0.5).sample(5, seeded()).x
+    assert 0 <= distorted.min() <= distorted.max() <= 1
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -101,7 +103,8 @@ def test_each_image_is_binarised_independently() -> None:
     assert len(x.unique(dim=0)) == 12
 
 
-def test_points_are_in_random_order() -> None:
+def test_points_are_in_random_order_and_their_number_varies() -> None:
+    assert {tasks(points=(5, 7)).sample(2, seeded(seed)).x.shape[1] for seed in range(30)} == {5, 6, 7}
     labels = tasks().sample(200, seeded()).labels
     sorted_rows = (labels == labels.sort(dim=1).values).all(dim=1)
     assert sorted_rows.float().mean() < 0.05
@@ -114,11 +117,6 @@ def test_number_of_classes_is_uniform_from_the_fewest_that_are_enough() -> None:
     counts = batch.labels.amax(dim=1).bincount() / 600
     assert counts[:2].tolist() == [0, 0]
     torch.testing.assert_close(counts[2:], torch.full((2,), 0.5), atol=0.08, rtol=0)
-
-
-def test_number_of_points_varies_between_batches() -> None:
-    sampler = tasks(points=(5, 7))
-    assert {sampler.sample(2, seeded(seed)).x.shape[1] for seed in range(30)} == {5, 6, 7}
 
 
 def test_dirichlet_leaves_classes_out_and_takes_members_again() -> None:
@@ -185,11 +183,6 @@ def test_shifts_and_stretches_stay_within_their_limits() -> None:
     area = Distortion(max_stretch=0.15).apply(square, seeded()).sum(dim=(1, 2, 3)) / 15**2
     assert 1 / (1.15**2 + 0.15**2) - 0.05 < area.min() < 0.95
     assert 1.05 < area.max() < 1 / (0.85**2 - 0.15**2) + 0.05
-
-
-def test_distorted_points_stay_between_zero_and_one() -> None:
-    x = tasks(max_degrees=180.0, max_stretch=0.5, max_shift=0.5).sample(5, seeded()).x
-    assert 0 <= x.min() <= x.max() <= 1
 
 
 def test_classes_of_different_groups_are_different() -> None:

@@ -1,4 +1,4 @@
-"""Sorted sets from memory: what is shown of them, and what is refused."""
+"""Labelled tasks in memory: what is sampled from them, and invalid settings."""
 
 from typing import Any
 
@@ -37,17 +37,13 @@ def test_it_is_a_sampler_of_padded_batches() -> None:
     assert (batch.x[~batch.valid] == 0).all()
 
 
-def test_the_generator_says_it_all() -> None:
+@pytest.mark.usefixtures("untouched_random_state")
+def test_the_generator_decides_everything() -> None:
     tasks = ListedTasks(SETS)
     first, second, other = (tasks.sample(8, seeded(seed)) for seed in (0, 0, 1))
     assert torch.equal(first.x, second.x)
     assert torch.equal(first.labels, second.labels)
     assert first.x.shape != other.x.shape or not torch.equal(first.x, other.x)
-
-
-@pytest.mark.usefixtures("untouched_random_state")
-def test_global_random_state_is_left_alone() -> None:
-    ListedTasks(SETS).sample(4, seeded())
 
 
 def test_the_number_of_clusters_varies_and_clusters_stay_whole() -> None:

@@ -87,10 +87,7 @@ def test_extreme_concentrations_give_labels(concentration: float) -> None:
     assert labels.shape == (200, 30)
     assert labels.dtype == torch.int64
     assert 0 <= int(labels.min()) <= int(labels.max()) < 4
-
-
-def test_one_cluster_is_all_there_can_be() -> None:
-    assert not sample_partitions(5, 10, 1, 1.0, generator()).any()
+    assert not sample_partitions(5, 10, 1, concentration, generator()).any()
 
 
 @pytest.mark.parametrize(("max_points", "smallest"), [(1000, 300), (20, 6), (10, 3), (3, 1), (2, 1)])
@@ -120,7 +117,4 @@ def test_the_generator_decides_everything() -> None:
 def test_impossible_sizes_are_rejected(max_points: int, max_clusters: int, concentration: float) -> None:
     with pytest.raises(ConfigError, match=rf"max_points={max_points} must.*concentration={concentration} above"):
         check_sizes(max_points, max_clusters, concentration)
-
-
-def test_the_smallest_possible_sizes_are_taken() -> None:
     check_sizes(2, 1, 1e-3)

@@ -1,14 +1,12 @@
 """Arcs of ellipses: their statistics, and both formulae."""
 
 import math
-from typing import Any
 
 import pytest
 import torch
 from torch import Generator, Tensor
 
 from coterie.amortized.tasks.synthetic import Arcs, WarpedGaussians, around_ellipse, rotate
-from coterie.errors import ConfigError
 from coterie.nn.model import TaskBatch
 
 BOTH = pytest.mark.parametrize("paper_eq16", [False, True])
@@ -31,35 +29,6 @@ def distance_from_ellipse(points: Tensor, axes: Tensor) -> Tensor:
     outline = axes[:, None] * torch.stack((angle.cos(), angle.sin()), dim=1)
     closest: Tensor = torch.linalg.vector_norm(points[:, None] - outline, dim=2).amin(dim=1)
     return closest
-
-
-@BOTH
-def test_shapes_and_types(paper_eq16: bool) -> None:
-    sampler = WarpedGaussians(max_points=50, max_clusters=6, paper_eq16=paper_eq16)
-    sizes = set()
-    for seed in range(60):
-        batch = sampler.sample(3, generator(seed))
-        assert batch.x.shape == (*batch.labels.shape, 2)
-        assert batch.x.dtype == torch.float32
-        assert batch.x.isfinite().all()
-        assert batch.labels.shape[0] == 3
-        assert batch.labels.dtype == torch.int64
-        assert 0 <= int(batch.labels.min()) <= int(batch.labels.max()) < 6
-        assert batch.valid.all()
-        sizes.add(batch.x.shape[1])
-    assert min(sizes) >= 15
-    assert max(sizes) <= 49
-    assert len(sizes) > 20
-
-
-@BOTH
-@pytest.mark.usefixtures("untouched_random_state")
-def test_the_generator_decides_everything(paper_eq16: bool) -> None:
-    sampler = WarpedGaussians(paper_eq16=paper_eq16)
-    first, again, other = (sampler.sample(4, generator(seed)) for seed in (3, 3, 4))
-    assert torch.equal(first.x, again.x)
-    assert torch.equal(first.labels, again.labels)
-    assert not torch.equal(first.x[:, :300], other.x[:, :300])
 
 
 def test_a_point_by_hand() -> None:
@@ -152,10 +121,3 @@ def test_points_lie_where_their_arc_is() -> None:
     assert len(standard) > 3000
     assert float(standard.mean()) == pytest.approx(0.0, abs=0.05)
     assert float(standard.std()) == pytest.approx(1.0, rel=0.05)
-
-
-@pytest.mark.parametrize("wrong", [{"max_points": 1}, {"max_clusters": 0}, {"concentration": 0.0}])
-def test_settings_are_checked(wrong: dict[str, Any]) -> None:
-    (name, value), *_ = wrong.items()
-    with pytest.raises(ConfigError, match=f"{name}={value}"):
-        WarpedGaussians(**wrong)

@@ -1,4 +1,4 @@
-"""Sets from files of pictures and of embeddings, as recipes ask for them."""
+"""Tasks from files of images and of embeddings, as recipes ask for them."""
 
 import os
 from pathlib import Path

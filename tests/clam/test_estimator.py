@@ -157,10 +157,6 @@ def test_the_same_seed_gives_the_same_model_with_any_number_of_threads(
         torch.set_num_threads(before)
     np.testing.assert_array_equal(model.prototypes_, fitted.prototypes_)
     np.testing.assert_array_equal(model.probabilities_, fitted.probabilities_)
-
-
-@pytest.mark.usefixtures("untouched_random_state")
-def test_the_global_random_state_is_not_used(blobs: Blobs) -> None:
     quick(random_state=None).fit(blobs[0])
 
 

@@ -1,5 +1,6 @@
-"""Encoders of elements: how wide, what padding leaves behind, and what is refused."""
+"""Encoders of elements: how wide, what padding leaves behind, and invalid settings."""
 
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -56,21 +57,16 @@ def a_set(encoder: ElementEncoder, sets: int, count: int, seed: int = 1) -> Tens
         ("strided", (1, 16, 47), 8, 8 * 1 * 3),
         ("strided", (2, 31, 17), 8, 8 * 2 * 1),
         ("vgg", (1, 32, 64), 2, 80),
+        ("identity", None, 4, 5),
+        ("mlp", None, 4, 4),
     ],
 )
-def test_widths(kind: Encoder, image: tuple[int, int, int], channels: int, width: int) -> None:
+def test_widths(kind: Encoder, image: tuple[int, int, int] | None, channels: int, width: int) -> None:
     encoder = built(kind, image, channels).eval()
     assert encoder.out_width == width
-    encoded = encoder(elements(2, 3, image[0] * image[1] * image[2]))
+    encoded = encoder(elements(2, 3, 5 if image is None else math.prod(image)))
     assert encoded.shape == (2, 3, width)
     assert encoded.isfinite().all()
-
-
-@pytest.mark.parametrize(("kind", "width"), [("identity", 5), ("mlp", 4)])
-def test_widths_of_vectors(kind: Encoder, width: int) -> None:
-    encoder = built(kind, None)
-    assert encoder.out_width == width
-    assert encoder(elements(2, 3, 5)).shape == (2, 3, width)
 
 
 def test_the_published_networks_have_their_layers() -> None:
@@ -90,7 +86,7 @@ def count(module: nn.Module) -> int:
 
 
 def test_channels_come_first() -> None:
-    """A picture whose second channel alone is lit is seen by the weights of the second channel alone."""
+    """An image whose second channel alone is lit is seen by the weights of the second channel alone."""
     encoder = built("conv", (2, 16, 16)).eval()
     dark, lit = torch.zeros(16 * 16, dtype=torch.float64), elements(16 * 16)
     first = next(part for part in encoder.modules() if isinstance(part, nn.Conv2d))
