@@ -190,7 +190,8 @@ def test_corollary_1(one: Groups) -> None:
 
 def test_repeated_blocks_separate_the_groups() -> None:
     one, apart = Groups(4, 6, 0.12, 0.03), []
-    assert (one.delta, one.beta) == (pytest.approx(0.46), pytest.approx(0.084))
+    assert one.delta == pytest.approx(0.46)
+    assert one.beta == pytest.approx(0.084)
     for _ in range(20):
         first, _, centroids = one.differences(one.x)
         apart.append(float(centroids.norm()) / float(first.norm(dim=2).max()))

@@ -136,7 +136,7 @@ def test_parameters_reach_the_network(weights: Any) -> None:
     model = DAC(weights=weights[DAC, "gaussian"], random_state=0).fit(X)
     assert model.set_params(weights=weights[DAC, "flow"]).fit(X).model_.config.density == "flow"
     assert model.set_params(decoding="faithful").fit(X).model_.config.decoding == "faithful"
-    plain = AMCP(weights=weights[AMCP, "none"]).fit(X).model_.config
+    plain: Any = AMCP(weights=weights[AMCP, "none"]).fit(X).model_.config
     assert (plain.em_steps, plain.update_previous, plain.decoding) == (2, False, "robust")
     settings: dict[str, Any] = {"em_steps": 4, "update_previous": True, "decoding": "faithful"}
     assert AMCP(weights=weights[AMCP, "none"], **settings).fit(X).model_.config == replace(plain, **settings)
