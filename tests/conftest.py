@@ -8,13 +8,10 @@ from collections.abc import Iterator
 # processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-from jaxtyping import install_import_hook
+from tests.shapes import ShapeChecker
 
-import tests.shapes
-
-# Shapes in signatures are checked in the packages that compute with arrays; this adds about a sixth to the test time.
-_NUMERICAL = ("ops", "nn", "judged", "clam", "amortized", "tcc")
-install_import_hook([f"coterie.{name}" for name in _NUMERICAL], f"{tests.shapes.__name__}.check_shapes")
+# Shapes in signatures are checked in the packages that compute with arrays.
+ShapeChecker([f"coterie.{name}" for name in ("ops", "nn", "judged", "clam", "amortized", "tcc")]).install()
 
 import numpy as np
 import numpy.typing as npt

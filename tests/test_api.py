@@ -212,3 +212,18 @@ def test_saved_models_keep_their_parameters(name: str, fitted: dict[str, Any], t
     assert saved.items() <= loaded.get_params().items()
     for attribute in ("n_clusters_", "notes_", "n_features_in_"):
         assert getattr(loaded, attribute) == getattr(model, attribute)
+
+
+def test_a_former_name_beside_the_present_one_is_rejected() -> None:
+    both: dict[str, Any] = {"judge": "judge-v2", "weights": "judge-v2"}
+    with (
+        pytest.warns(FutureWarning, match="renamed to weights"),
+        pytest.raises(InputError, match="both judge and weights"),
+    ):
+        Coterie(**both)
+
+
+def test_numpy_numbers_are_saved_with_a_model(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    Coterie(np.int64(3), effort="fast", random_state=0).fit(X).save(tmp_path / "model.safetensors")
+    assert Coterie.load(tmp_path / "model.safetensors").n_clusters == 3

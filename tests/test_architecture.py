@@ -11,9 +11,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import torch
+from jaxtyping import TypeCheckError
 
 import coterie
 from coterie.methods import METHODS, get_method
+from coterie.tcc.losses import info_nce
 
 
 def modules() -> Iterator[ModuleType]:
@@ -80,3 +83,9 @@ def test_every_method_of_an_estimator_documents_its_arguments(name: str) -> None
         for argument in inspect.signature(function).parameters:
             if argument not in {"self", "params", "X", "y"}:
                 assert re.search(rf"^{argument} : ", "\n".join(texts), flags=re.MULTILINE), method
+
+
+def test_shapes_in_signatures_are_checked() -> None:
+    query, key = torch.zeros(3, 2), torch.zeros(4, 2)
+    with pytest.raises(TypeCheckError):
+        info_nce(query, key, torch.zeros(5, 2), 0.5)

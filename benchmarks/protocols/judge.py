@@ -261,7 +261,9 @@ def _feature_groups() -> dict[str, tuple[int, ...]]:
         "who proposed": _sources(),
     }
     index = {name: number for number, name in enumerate(columns)}
-    return {group: tuple(index[name] for name in inside) for group, inside in (others | groups).items()}
+    return {
+        group: tuple(index[name] for name in inside if name in index) for group, inside in (others | groups).items()
+    }
 
 
 def _sources() -> list[str]:

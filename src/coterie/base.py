@@ -119,8 +119,8 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
     constraints: ClassVar[Mapping[str, Constraints]] = {}  # allowed values of the parameters, checked by ``fit``
     renamed_parameters: ClassVar[Mapping[str, str]] = {"on_progress": "callback"}
     """Former names of parameters; they work for one release, with a FutureWarning."""
-    former_attributes: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
-    """Former fitted attributes and how to compute them; they work for one release, with a FutureWarning."""
+    former_attributes: ClassVar[Mapping[str, str | Callable[[Any], Any]]] = {}
+    """Former fitted attributes: the present name, or a function. They work for one release, with a FutureWarning."""
     saves_unfitted: ClassVar[bool] = False  # whether there is something to save before ``fit``
     device: str = "cpu"
     verbose: bool
@@ -201,7 +201,8 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
 
     def _predict(self, X: Any) -> npt.NDArray[np.int64]:
         """Compute labels; by default the most probable cluster."""
-        return self._predict_proba(X).argmax(axis=1).astype(np.int64)
+        labels: npt.NDArray[np.int64] = self._predict_proba(X).argmax(axis=1).astype(np.int64)
+        return labels
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report; a subclass adds what only it knows.
@@ -238,7 +239,11 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         card = {
             "method": self.method,
             "coterie": __version__,
-            "parameters": {name: value for name, value in self.get_params(deep=False).items() if _is_json(value)},
+            "parameters": {
+                name: value.item() if isinstance(value, np.generic) else value
+                for name, value in self.get_params(deep=False).items()
+                if _is_json(value)
+            },
             **card,
         }
         if fitted:
@@ -290,8 +295,9 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         compute = type(self).former_attributes.get(name)
         if compute is None or "n_clusters_" not in vars(self):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        warnings.warn(f"{name} of {type(self).__name__} is deprecated.", FutureWarning, stacklevel=2)
-        return compute(self)
+        renamed = f"; use {compute}" if isinstance(compute, str) else ""
+        warnings.warn(f"{name} of {type(self).__name__} is deprecated{renamed}.", FutureWarning, stacklevel=2)
+        return getattr(self, compute) if isinstance(compute, str) else compute(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -418,6 +424,8 @@ def _translated(cls: type[BaseClusterer], parameters: Mapping[str, Any]) -> dict
                 FutureWarning,
                 stacklevel=4,
             )
+            if name in translated:
+                raise InputError(f"{cls.__name__} got both {former} and {name}, its present name. Give {name} alone.")
             translated[name] = translated.pop(former)
     return translated
 
@@ -447,7 +455,7 @@ def _is_json(value: Any) -> bool:
     """Return whether JSON can hold a parameter; arrays, random generators and functions are not saved."""
     if isinstance(value, list | tuple):
         return all(_is_json(item) for item in value)
-    return value is None or isinstance(value, str | int | float)
+    return value is None or isinstance(value, str | int | float | np.integer | np.floating)
 
 
 def _as_given(value: Any) -> Any:

@@ -144,9 +144,9 @@ def test_parameters_reach_the_network(weights: Any) -> None:
 
 def test_fit_and_save_without_weights_raise() -> None:
     for call in (DAC(weights=None).fit, AMCP(weights=None).fit_predict):
-        with pytest.raises(InputError, match=r"call learn\(tasks\) first"):
+        with pytest.raises(InputError, match=r"Call learn\(tasks\) first"):
             call(groups()[0])
-    with pytest.raises(InputError, match=r"call learn\(tasks\) first"):
+    with pytest.raises(InputError, match=r"Call learn\(tasks\) first"):
         DAC(weights=None).save("nowhere.safetensors")
 
 

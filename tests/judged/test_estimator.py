@@ -25,7 +25,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def quick(**settings: Any) -> Coterie:
-    return Coterie(**({"effort": "fast", "random_state": 0} | settings))
+    defaults: dict[str, Any] = {"effort": "fast", "random_state": 0}
+    return Coterie(**(defaults | settings))
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +177,7 @@ def test_the_most_probable_clusters_agree_with_the_memberships(rows: Floats, fit
 
 
 def test_candidates_levels_and_choice_are_consistent(rows: Floats, fitted: Coterie) -> None:
-    with pytest.warns(FutureWarning, match="proposals_ of Coterie is deprecated"):
+    with pytest.warns(FutureWarning, match="proposals_ of Coterie is deprecated; use candidates_"):
         assert fitted.proposals_ == fitted.candidates_
     scores = [each["score"] for each in fitted.candidates_]
     assert scores == sorted(scores, reverse=True)

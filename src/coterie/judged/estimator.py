@@ -105,7 +105,7 @@ class Coterie(BaseClusterer):
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {**BaseClusterer.renamed_parameters, "judge": "weights"}
     former_attributes: ClassVar = {
-        "proposals_": lambda self: self.candidates_,
+        "proposals_": "candidates_",
         "prototypes_": lambda self: self._means,
         "history_": lambda _: {"loss": []},
         "runs_": lambda _: [],

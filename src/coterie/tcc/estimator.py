@@ -1,7 +1,7 @@
 """TCC as a scikit-learn estimator, and recipe files that describe one."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, final, get_args
@@ -139,7 +139,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         "beginnings": "restarts",
         "views": "augmentations",
     }
-    former_attributes: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+    former_attributes: ClassVar = {
         "prototypes_": lambda self: to_numpy(self._means),
         "runs_": lambda _: [],
     }
