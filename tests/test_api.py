@@ -225,5 +225,6 @@ def test_a_former_name_beside_the_present_one_is_rejected() -> None:
 
 def test_numpy_numbers_are_saved_with_a_model(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
-    Coterie(np.int64(3), effort="fast", random_state=0).fit(X).save(tmp_path / "model.safetensors")
+    n_clusters: Any = np.int64(3)
+    Coterie(n_clusters, effort="fast", random_state=0).fit(X).save(tmp_path / "model.safetensors")
     assert Coterie.load(tmp_path / "model.safetensors").n_clusters == 3
