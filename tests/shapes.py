@@ -46,12 +46,12 @@ def _check_members(owner: Any, module: str) -> None:
     """Replace the functions of a module or class that have shapes in their signatures by checked ones."""
     for name, value in list(vars(owner).items()):
         if isfunction(value) and value.__module__ == module and any(map(_has_shape, value.__annotations__.values())):
-            setattr(owner, name, _check_first_calls(value))
+            setattr(owner, name, check_first_calls(value))
         elif isclass(value) and value.__module__ == module and not isclass(owner):
             _check_members(value, module)
 
 
-def _check_first_calls(function: Callable[..., Any]) -> Callable[..., Any]:
+def check_first_calls(function: Callable[..., Any]) -> Callable[..., Any]:
     """Check the first calls of a function, whose other annotations are mypy's: tests pass wrong types on purpose."""
     annotations = function.__annotations__
     function.__annotations__ = {name: hint for name, hint in annotations.items() if _has_shape(hint)}
