@@ -139,10 +139,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         "beginnings": "restarts",
         "views": "augmentations",
     }
-    former_attributes: ClassVar = {
-        "prototypes_": lambda self: to_numpy(self._means),
-        "runs_": lambda _: [],
-    }
+    former_attributes: ClassVar = {"prototypes_": lambda self: to_numpy(self._means), "runs_": lambda _: []}
 
     def __init__(
         self,
