@@ -283,9 +283,8 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     @one_thread()
     def score(self, X: Any, y: None = None) -> float:
         """Compute the negative mean distance of x^T from its prototype; higher is better."""
-        x = self._encode(X)
-        nearest = [self.model_.final_distances(block)[0].amin(dim=1) for block in self.model_.blocks(x)]
-        return -float(torch.cat(nearest).mean())
+        blocks = self.model_.blocks(self._encode(X))
+        return -float(torch.cat([self.model_.final_distances(block)[0].amin(dim=1) for block in blocks]).mean())
 
     @one_thread()
     def energy(self, X: Any) -> npt.NDArray[np.float32]:

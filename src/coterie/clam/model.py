@@ -2,9 +2,7 @@
 
 Prototypes rho are the memories of an associative memory (AM) network. The AM recursion (Eq. 4) moves a point v down the
 energy (Eq. 1) for T steps; its cluster is the prototype nearest to the end. Prototypes are learned by masking features
-and completing them with the same recursion (Eq. 9).
-
-Every tensor has a leading axis of runs: restarts and hyper-parameters are trained together, as one program.
+and completing them with the same recursion (Eq. 9). Restarts and hyper-parameters are trained together, as one program.
 
 Shapes: R runs, K prototypes, D features, N points, G groups of points that share a mask, P distinct mask rates.
 """
@@ -303,7 +301,7 @@ class ClamModel(ClusterModel[PointBatch]):
         fading = None if filling is None else filling * twice_beta
         c = recursion_coefficients(fixed, fading, gram * twice_beta, self.config.steps)
         squares = hidden_part.square().sum(dim=3)[self._mask_rate_index()]
-        error = squares + (c * (gram @ c - 2.0 * target)).sum(dim=2)
+        error: Tensor = squares + (c * (gram @ c - 2.0 * target)).sum(dim=2)
         if filling is not None:
             left = residual(self.config.steps)
             cross = (hidden_part[self._mask_rate_index()] @ fill).squeeze(3)
@@ -359,11 +357,12 @@ class ClamModel(ClusterModel[PointBatch]):
 
     def _prototype_logits(self) -> Float[Tensor, "R 1 K 1"]:
         """Return log epsilon - beta |rho|^2, the logits that do not depend on v; |v|^2 cancels in the softmax."""
-        norms = self.prototypes.square().sum(dim=2)
-        logits = self.log_weights - self.beta.unsqueeze(1) * norms
+        logits = self.log_weights - self.beta.unsqueeze(1) * self.prototypes.square().sum(dim=2)
         return logits.masked_fill(~self.present, -torch.inf).unsqueeze(1).unsqueeze(3)
 
-    def _coefficients(self, x: Float[Tensor, "N D"]) -> tuple[Tensor, Tensor, Tensor]:
+    def _coefficients(
+        self, x: Float[Tensor, "N D"]
+    ) -> tuple[Float[Tensor, "R 1 K N"], Float[Tensor, "R 1 K K"], Float[Tensor, "R 1 K N"]]:
         """Run the recursion on unmasked points; return <rho, x>, the Gram matrix of the prototypes, and c."""
         products = self._inner_products(x.expand(1, 1, *x.shape))
         gram = (self.prototypes @ self.prototypes.transpose(1, 2)).unsqueeze(1)
