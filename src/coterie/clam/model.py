@@ -186,8 +186,7 @@ class ClamModel(ClusterModel[PointBatch]):
             self.register_buffer("whitening", torch.eye(features))
         self.history: list[Tensor] = []  # loss of each run, summed over the batches; one entry per epoch
         self._before_step: list[Tensor] = []
-        self._batch_loss = torch.zeros(runs)
-        self._epoch_loss = torch.zeros(runs)
+        self._batch_loss = self._epoch_loss = torch.zeros(runs)
         self._ends_epoch = False
         self._best: list[Tensor] = []
         self._best_loss = torch.full((runs,), torch.inf)
@@ -301,14 +300,15 @@ class ClamModel(ClusterModel[PointBatch]):
         fading = None if filling is None else filling * twice_beta
         c = recursion_coefficients(fixed, fading, gram * twice_beta, self.config.steps)
         squares = hidden_part.square().sum(dim=3)[self._mask_rate_index()]
-        error: Tensor = squares + (c * (gram @ c - 2.0 * target)).sum(dim=2)
+        error = squares + (c * (gram @ c - 2.0 * target)).sum(dim=2)
         if filling is not None:
             left = residual(self.config.steps)
             cross = (hidden_part[self._mask_rate_index()] @ fill).squeeze(3)
             fill_squares = (hidden[self._mask_rate_index()] @ self.fill.square().unsqueeze(2)).expand(-1, -1, 1)
             error = error - 2.0 * left * cross + left**2 * fill_squares
             error = error + 2.0 * left * (c * filling).sum(dim=2)
-        return error.flatten(1)[:, :rows] / self.config.n_features
+        losses: Tensor = error.flatten(1)[:, :rows] / self.config.n_features
+        return losses
 
     def _unmasked_loss(self, x: Tensor) -> Tensor:
         """Compute Eq. 8, the distance between x and x^T."""

@@ -251,7 +251,7 @@ class Search:
     def _rank(
         self, model: ClamModel, scored: Tensor, min_fractions: Mapping[int, float]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Score the runs; return them from best to worst, and which have no missing or tiny cluster: the others are last."""
+        """Score the runs; return their order, and which have no missing or tiny cluster: these come first."""
         labels = model.assign(scored).cpu().numpy()
         counts = (labels[:, :, None] == np.arange(self.config.n_prototypes)).sum(axis=1)
         wanted = np.array([run.n_clusters for run in self.runs])
@@ -270,7 +270,7 @@ class Search:
         counts = sorted({run.n_clusters for run in self.runs})
         if self.min_cluster_size is not None:
             return dict.fromkeys(counts, self.min_cluster_size / len(sample))
-        # Half of 1/K, since silhouettes favour one large cluster and a few outliers; but less if k-means finds small ones.
+        # Half of 1/K, since silhouettes favour a large cluster and a few outliers; less if k-means finds small clusters.
         return {k: min(1.0 / (2 * k), 0.75 * _smallest_fraction(sample, k, generator)) for k in counts}
 
     def _selection_note(self, epochs: int, where: str, counts: Sequence[int]) -> str:

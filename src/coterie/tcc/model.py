@@ -27,17 +27,8 @@ from coterie.errors import ConfigError
 from coterie.nn.model import ClusterModel, Loss, ViewBatch, build, eval_mode
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.partitions import Clustering
+from coterie.tcc import losses
 from coterie.tcc.config import EncoderConfig, TccConfig
-from coterie.tcc.losses import (
-    balance_loss,
-    cluster_representations,
-    gumbel_softmax,
-    info_nce,
-    instance_info_nce,
-    kl_to_uniform,
-    max_mahalanobis_centres,
-    sinkhorn_codes,
-)
 
 INFERENCE_ROWS = 1024  # rows per block of inference
 SINKHORN_STEPS = 10
@@ -173,7 +164,7 @@ class ContrastiveModel(ClusterModel[ViewBatch], ABC):
         """Return the number of empty clusters, and KL(mean pi || 1/K)."""
         probabilities = self.memberships(x)
         empty = self.config.n_clusters - len(torch.unique(probabilities.argmax(dim=1)))
-        return {"empty_clusters": float(empty), "imbalance": float(balance_loss(probabilities))}
+        return {"empty_clusters": float(empty), "imbalance": float(losses.balance_loss(probabilities))}
 
 
 class BranchOutput(NamedTuple):
@@ -193,7 +184,7 @@ class Branch(nn.Module):
         super().__init__()
         self.config = config
         self.network = EmbeddingNetwork(config)
-        self.prototypes = nn.Parameter(max_mahalanobis_centres(config.n_clusters, config.embedding_dim))  # mu
+        self.prototypes = nn.Parameter(losses.max_mahalanobis_centres(config.n_clusters, config.embedding_dim))  # mu
         self.assignment_embedding = nn.Linear(config.n_clusters, config.embedding_dim, bias=False)  # W
         if config.condition_on_x:
             # A random map of a random sample would outweigh f(x) at first.
@@ -208,7 +199,7 @@ class Branch(nn.Module):
         embedding = self.network(x)
         cosine = self.cosines(embedding)
         log_pi = (cosine / self.config.assignment_temperature).log_softmax(dim=1)
-        sample = gumbel_softmax(log_pi, self.config.gumbel_temperature, generator)
+        sample = losses.gumbel_softmax(log_pi, self.config.gumbel_temperature, generator)
         instance = self.assignment_embedding(sample)
         if self.config.condition_on_x:
             instance = embedding + instance
@@ -253,14 +244,14 @@ class TccModel(ContrastiveModel):
             return Loss(loss, {"instance": float(loss.detach())})
         r, key_r = self.cluster_representations(query), self.cluster_representations(key)
         per_sample = config.balance == "per_sample"
-        balance = kl_to_uniform(query.log_pi).mean() if per_sample else balance_loss(query.log_pi.exp())
+        balance = losses.kl_to_uniform(query.log_pi).mean() if per_sample else losses.balance_loss(query.log_pi.exp())
         parts = {
             "instance": self._instance_loss(query.instance, key.instance),
             "cluster": config.cluster_weight * self._cluster_loss(r, key_r, generator),
             "balance": config.balance_weight * balance,
         }
         if config.sinkhorn_weight:
-            codes = sinkhorn_codes(key.cosine, config.sinkhorn_epsilon, SINKHORN_STEPS)
+            codes = losses.sinkhorn_codes(key.cosine, config.sinkhorn_epsilon, SINKHORN_STEPS)
             parts["sinkhorn"] = -config.sinkhorn_weight * (codes * query.log_pi).sum(dim=1).mean()
         self._new_keys.append((key.instance, key_r))
         total = torch.stack(list(parts.values())).sum()
@@ -269,13 +260,13 @@ class TccModel(ContrastiveModel):
     def cluster_representations(self, output: BranchOutput) -> Float[Tensor, "K E"]:
         """Compute r_k (Eq. 6)."""
         weight = output.gumbel_sample if self.config.aggregation == "gumbel" else output.log_pi.exp()
-        return cluster_representations(weight, output.embedding)
+        return losses.cluster_representations(weight, output.embedding)
 
     def _instance_loss(self, query: Float[Tensor, "N E"], key: Float[Tensor, "N E"]) -> Float[Tensor, ""]:
         """Compute -log p(i | x, c), the likelihood term of Eq. 2."""
         queue, in_batch = self.instance_queue.contents(), self.config.in_batch_negatives
-        losses = instance_info_nce(query, key, queue, self.config.temperature, in_batch_negatives=in_batch)
-        return losses.mean()
+        loss = losses.instance_info_nce(query, key, queue, self.config.temperature, in_batch_negatives=in_batch)
+        return loss.mean()
 
     def _cluster_loss(
         self, r: Float[Tensor, "K E"], key_r: Float[Tensor, "K E"], generator: Generator
@@ -286,7 +277,7 @@ class TccModel(ContrastiveModel):
         past = normalize(2.0 * past + self.config.cluster_noise * noise, dim=2)
         negatives = torch.cat((r.unsqueeze(0), key_r.unsqueeze(0), past)).flatten(0, 1)
         same_cluster = torch.eye(len(r), dtype=torch.bool, device=r.device).repeat(1, 2 + len(past))
-        return info_nce(r, key_r, negatives, self.config.cluster_temperature, same_cluster).mean()
+        return losses.info_nce(r, key_r, negatives, self.config.cluster_temperature, same_cluster).mean()
 
     def after_step(self) -> None:
         """Update the momentum branch and the queues."""
