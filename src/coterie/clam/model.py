@@ -264,7 +264,8 @@ class ClamModel(ClusterModel[PointBatch]):
         return rows if shared else min(rows, self.config.rows_per_mask)
 
     def _mask_rate_index(self) -> Int[Tensor, " R"]:
-        return torch.unique(self.mask_rate, return_inverse=True)[1]
+        index: Tensor = torch.unique(self.mask_rate, return_inverse=True)[1]
+        return index
 
     def _sample_masks(self, rows: int, generator: Generator) -> Float[Tensor, "P G D"]:
         """Sample the complement of the mask m: one where a feature is hidden. All rates use the same random numbers."""

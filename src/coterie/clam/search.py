@@ -270,7 +270,7 @@ class Search:
         counts = sorted({run.n_clusters for run in self.runs})
         if self.min_cluster_size is not None:
             return dict.fromkeys(counts, self.min_cluster_size / len(sample))
-        # Half of 1/K, since silhouettes favour a large cluster and a few outliers; less if k-means finds small clusters.
+        # Half of 1/K, since silhouettes favour a large cluster and a few outliers; less if k-means finds small ones.
         return {k: min(1.0 / (2 * k), 0.75 * _smallest_fraction(sample, k, generator)) for k in counts}
 
     def _selection_note(self, epochs: int, where: str, counts: Sequence[int]) -> str:
