@@ -2,18 +2,13 @@
 
 from coterie.methods import Method, Option
 
+_SCALING = Option(
+    "--scaling", "scaling", "scaling of number columns", choices=("robust", "standard", "none"), default="robust"
+)
 METHOD = Method(
     name="clam",
     estimator="coterie.clam.estimator:ClAM",
     summary="prototypes as associative memories, trained on the data itself",
-    options=(
-        Option(
-            "--scaling",
-            "scaling",
-            "scaling of number columns",
-            choices=("robust", "standard", "none"),
-            default="robust",
-        ),
-    ),
+    options=(_SCALING,),
     network="coterie.clam.model:ClamModel",
 )

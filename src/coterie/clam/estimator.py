@@ -1,7 +1,7 @@
 """ClAM as a scikit-learn estimator."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, ClassVar, Literal, Self, get_args
 
@@ -21,21 +21,9 @@ from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
-from coterie.validation import (
-    ARRAY_LIKE,
-    BOOLEAN,
-    NONE,
-    Choice,
-    Constraints,
-    Integer,
-    Number,
-    SequenceOf,
-    check_parameters,
-)
+from coterie.validation import ARRAY_LIKE, BOOLEAN, NONE, Choice, Integer, Number, SequenceOf, check_parameters
 
 PARTIAL_FIT_RATE = 0.2  # initial learning rate of ``partial_fit``, as a fraction of that of the chosen run
-
-
 _POSITIVE = Number(0.0, exclusive=True)
 _MASK_RATE = Number(0.0, 1.0, exclusive=True)
 _FILL = Choice(*get_args(Fill))
@@ -122,27 +110,20 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     """
 
     method: ClassVar[str] = "clam"
-    constraints: ClassVar[Mapping[str, Constraints]] = {
-        "n_clusters": (Integer(1), Choice("auto")),
-        "max_clusters": Integer(1),
+    constraints: ClassVar = {
+        **dict.fromkeys(("n_clusters", "epochs", "batch_size"), (Integer(1), Choice("auto"))),
+        **dict.fromkeys(("max_clusters", "steps", "n_restarts"), Integer(1)),
         "beta": (_POSITIVE, Choice("auto"), SequenceOf(_POSITIVE)),
-        "steps": Integer(1),
         "learning_rate": (_POSITIVE, SequenceOf(_POSITIVE)),
         "mask_rate": (_MASK_RATE, SequenceOf(_MASK_RATE)),
         "fill": (_FILL, SequenceOf(_FILL)),
-        "n_restarts": Integer(1),
         "init": (Choice("mixed", *INITS), ARRAY_LIKE),
         "select": Choice(*get_args(Select)),
         "min_cluster_size": (Integer(0), Choice("auto")),
         "objective": Choice(*get_args(Objective)),
         "metric": Choice(*get_args(Metric)),
         "prototype_weights": (NONE, Choice("learned"), ARRAY_LIKE),
-        "epochs": (Integer(1), Choice("auto")),
-        "batch_size": (Integer(1), Choice("auto")),
-        "halving": BOOLEAN,
-        "code_beta": BOOLEAN,
-        "legacy_mask": BOOLEAN,
-        "plateau": BOOLEAN,
+        **dict.fromkeys(("halving", "code_beta", "legacy_mask", "plateau"), BOOLEAN),
         "scaling": Choice(*get_args(Scaling)),
     }
 
@@ -213,22 +194,11 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
             Parameters to change, such as ``beta`` from Table 6.
         """
         published: dict[str, Any] = {
-            "beta": (1.1, 1.5, 2.0, 2.4),
-            "steps": 10,
-            "learning_rate": (1e-3, 1e-2, 1e-1),
-            "mask_rate": 0.2,
-            "fill": ("mean", "max", "min"),
-            "n_restarts": 10,
-            "init": "normal",
-            "min_cluster_size": 0,
-            "epochs": 200,
-            "batch_size": 8,
-            "halving": False,
-            "code_beta": True,
-            "legacy_mask": True,
-            "plateau": True,
-            "scaling": "standard",
-        }
+            "beta": (1.1, 1.5, 2.0, 2.4), "steps": 10, "learning_rate": (1e-3, 1e-2, 1e-1), "mask_rate": 0.2,
+            "fill": ("mean", "max", "min"), "n_restarts": 10, "init": "normal", "min_cluster_size": 0,
+            "epochs": 200, "batch_size": 8, "halving": False, "scaling": "standard",
+            "code_beta": True, "legacy_mask": True, "plateau": True,
+        }  # fmt: skip
         return cls(n_clusters, **(published | overrides))
 
     def fit(self, X: Any, y: None = None, sample_weight: npt.ArrayLike | None = None) -> Self:
@@ -307,28 +277,24 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     @one_thread()
     def transform(self, X: Any) -> npt.NDArray[np.float32]:
         """Compute the distances (n, n_clusters_) of the rows from the prototypes."""
-        x = self._encode(X)
-        prototypes = self.model_.memories()[0, : self.n_clusters_].detach()
-        return to_numpy(torch.cdist(self.model_.to_memory_space(x), prototypes))
+        x = self.model_.to_memory_space(self._encode(X))
+        return to_numpy(torch.cdist(x, self.model_.memories()[0, : self.n_clusters_].detach()))
 
     @one_thread()
     def score(self, X: Any, y: None = None) -> float:
         """Compute the negative mean distance of x^T from its prototype; higher is better."""
-        x = self._encode(X)
-        nearest = [self.model_.final_distances(block)[0].amin(dim=1) for block in self.model_.blocks(x)]
-        return -float(torch.cat(nearest).mean())
+        blocks = self.model_.blocks(self._encode(X))
+        return -float(torch.cat([self.model_.final_distances(block)[0].amin(dim=1) for block in blocks]).mean())
 
     @one_thread()
     def energy(self, X: Any) -> npt.NDArray[np.float32]:
         """Compute the energy (n,) of each row (Eq. 1, 10, 12); it is low near prototypes."""
-        x = self._encode(X)
-        return to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(x)]))
+        return to_numpy(torch.cat([self.model_.energy(block) for block in self.model_.blocks(self._encode(X))]))
 
     @one_thread()
     def entropy(self, X: Any) -> npt.NDArray[np.float32]:
         """Compute the entropy (n,) of the attraction of each row (Eq. 13); zero if one prototype dominates."""
-        x = self._encode(X)
-        return to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(x)]))
+        return to_numpy(torch.cat([self.model_.entropy(block) for block in self.model_.blocks(self._encode(X))]))
 
     @one_thread()
     def trajectories(self, X: Any) -> npt.NDArray[np.float64]:
@@ -339,10 +305,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: the prototypes, the losses and the runs."""
         return FitDescription(
-            silhouette=self.silhouette_,
-            prototypes=self.prototypes_,
-            losses=self.history_["loss"],
-            runs=self.runs_,
+            silhouette=self.silhouette_, prototypes=self.prototypes_, losses=self.history_["loss"], runs=self.runs_
         )
 
     def _set_results(self, x: Tensor) -> None:

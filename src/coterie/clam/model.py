@@ -2,9 +2,7 @@
 
 Prototypes rho are the memories of an associative memory (AM) network. The AM recursion (Eq. 4) moves a point v down the
 energy (Eq. 1) for T steps; its cluster is the prototype nearest to the end. Prototypes are learned by masking features
-and completing them with the same recursion (Eq. 9).
-
-Every tensor has a leading axis of runs: restarts and hyper-parameters are trained together, as one program.
+and completing them with the same recursion (Eq. 9). Restarts and hyper-parameters are trained together, as one program.
 
 Shapes: R runs, K prototypes, D features, N points, G groups of points that share a mask, P distinct mask rates.
 """
@@ -25,10 +23,9 @@ Metric = Literal["euclidean", "manhattan", "cosine", "mahalanobis"]
 Objective = Literal["masked", "unmasked"]
 Weighting = Literal["equal", "given", "learned"]
 
-BLOCK_ELEMENTS = 1 << 19
-"""Largest number of (run, prototype, point) cells that inference holds at once: two megabytes per tensor."""
+BLOCK_ELEMENTS = 1 << 19  # most (run, prototype, point) cells that inference holds at once: 2 MB per tensor
+# The authors' plateau rule: epochs averaged, smallest improvement, epochs without it before the rate is reduced.
 PLATEAU_WINDOW, PLATEAU_GAIN, PLATEAU_PATIENCE = 10, 1e-3, 5
-"""The authors' plateau rule: epochs averaged, smallest improvement, epochs without it before the rate is reduced."""
 PLATEAU_FACTOR, SMALLEST_RATE = 0.8, 1e-6
 
 
@@ -52,9 +49,8 @@ class _CoefficientRecursion(torch.autograd.Function):
         for step in range(steps):
             logits = fixed if fading is None else torch.add(fixed, fading, alpha=kept)
             if step > 0:  # the coefficients start at zero
-                logits = torch.baddbmm(logits.expand(shape).flatten(0, 1), flat_gram, coefficients.flatten(0, 1)).view(
-                    shape
-                )
+                flat_logits = logits.expand(shape).flatten(0, 1)
+                logits = torch.baddbmm(flat_logits, flat_gram, coefficients.flatten(0, 1)).view(shape)
             weights = torch.softmax(logits.expand(shape), dim=2)
             # Weights below rounding are set to zero: denormal numbers would slow the products down tenfold.
             torch.threshold_(weights, negligible, 0.0)
@@ -92,9 +88,8 @@ class _CoefficientRecursion(torch.autograd.Function):
             if step > 0:
                 flat_logits = grad_logits.flatten(0, 1)
                 grad_gram.baddbmm_(flat_logits, path[step].flatten(0, 1).transpose(1, 2), alpha=rate)
-                grad = torch.baddbmm(grad.flatten(0, 1), flat_gram_t, flat_logits, beta=1.0 - rate, alpha=rate).view_as(
-                    grad
-                )
+                flat_grad = grad.flatten(0, 1)
+                grad = torch.baddbmm(flat_grad, flat_gram_t, flat_logits, beta=1.0 - rate, alpha=rate).view_as(grad)
         return (
             grad_fixed.sum_to_size(ctx.fixed_shape),
             None if grad_fading is None else grad_fading.sum_to_size(ctx.fading_shape),
@@ -109,21 +104,9 @@ def recursion_coefficients(fixed: Tensor, fading: Tensor | None, gram: Tensor, s
     The softmax of Eq. 4 depends on inner products only, so no step touches the features:
     c <- c + (1/T) (softmax_K(fixed + (1 - 1/T)^t fading + gram c) - c).
 
-    Parameters
-    ----------
-    fixed : Tensor (R, G, K, N), broadcastable
-        Logits that do not change: prototype norms, log weights, visible features.
-    fading : Tensor (R, G, K, N), broadcastable, or None
-        Logits of the initial values of the moving features.
-    gram : Tensor (R, G, K, K)
-        Inner products of the prototypes over the moving features, times 2 beta.
-    steps : int
-        T, the number of updates; dt/tau is 1/T.
-
-    Returns
-    -------
-    Tensor (R, G, K, N)
-        Coefficients; together with ``residual(steps)`` they sum to one.
+    The logits (R, G, K, N) are ``fixed`` (prototype norms, log weights, visible features) or ``fading`` (initial values
+    of the moving features); ``gram`` (R, G, K, K) has the inner products of the prototypes over the moving features,
+    times 2 beta. The coefficients (R, G, K, N) and ``residual(steps)`` sum to one.
     """
     coefficients: Tensor = _CoefficientRecursion.apply(fixed, fading, gram, steps)  # type: ignore[no-untyped-call]  # torch's own
     return coefficients
@@ -138,24 +121,12 @@ def am_recursion(
     moving: Tensor | None = None,
     spherical: bool = False,
 ) -> list[Tensor]:
-    """Run the AM recursion (Eq. 4) in feature space and return all iterates v^0, ..., v^T.
+    """Run the AM recursion (Eq. 4) in feature space and return all iterates v^0, ..., v^T, each (R, N, D).
 
-    Parameters
-    ----------
-    start : Tensor (R, N, D)
-        v^0.
-    prototypes : Tensor (R, K, D)
-        Memories rho.
-    logits : callable (R, N, D) -> (R, N, K)
-        Arguments of the softmax.
-    steps : int
-        T, the number of updates; dt/tau is 1/T.
-    moving : Tensor (N, D), optional
-        Complement of the mask: one where a coordinate moves, zero where it is fixed. By default all move.
-    spherical : bool
-        Use the update of spherical clustering (below Eq. 12), which normalises every iterate.
+    ``logits`` maps an iterate to the arguments (R, N, K) of the softmax. ``moving`` is one where a coordinate moves and
+    zero where it is fixed; by default all move. ``spherical`` (below Eq. 12) normalises every iterate.
     """
-    rate = 1.0 / steps
+    rate = 1.0 / steps  # dt/tau
     iterates = [start]
     for _ in range(steps):
         v = iterates[-1]
@@ -174,17 +145,13 @@ class ClamConfig:
     n_prototypes: int  # K; runs with fewer prototypes leave the last ones unused
     n_runs: int = 1  # R
     steps: int = 5  # T, the recursion depth; dt/tau is 1/T
-    metric: Metric = "euclidean"
-    """Distance in the energy: squared Euclidean (Eq. 1), Manhattan, cosine (Eq. 12) or squared Mahalanobis, which is
-    Euclidean after ``whitening``."""
+    metric: Metric = "euclidean"  # distance in the energy (Eq. 1, 12); Mahalanobis is Euclidean after ``whitening``
     objective: Objective = "masked"  # pattern completion (Eq. 9), or the ablation without masks (Eq. 8).
     weighting: Weighting = "equal"  # prototype weights epsilon (Eq. 10): all one, given, or learned.
     rows_per_mask: int = 32  # rows of a batch that share one mask
+    # The authors' masks: int(D p) indices with replacement, never the first feature; one per batch every third epoch.
     legacy_mask: bool = False
-    """Sample masks like the authors' code: int(D p) indices with replacement, never the first feature, and every third
-    epoch one mask per batch."""
-    plateau: bool = False
-    """The authors' rule: reduce a run's rate when its loss stalls, and keep the epoch with the smallest loss."""
+    plateau: bool = False  # the authors' rule: reduce the rate when the loss stalls, and keep the best epoch
 
 
 @final
@@ -217,11 +184,9 @@ class ClamModel(ClusterModel[PointBatch]):
         self.register_buffer("centre", torch.zeros(features))
         if config.metric == "mahalanobis":
             self.register_buffer("whitening", torch.eye(features))
-        self.history: list[Tensor] = []
-        """Loss of each run, summed over the batches of an epoch; one entry per epoch."""
+        self.history: list[Tensor] = []  # loss of each run, summed over the batches; one entry per epoch
         self._before_step: list[Tensor] = []
-        self._batch_loss = torch.zeros(runs)
-        self._epoch_loss = torch.zeros(runs)
+        self._batch_loss = self._epoch_loss = torch.zeros(runs)
         self._ends_epoch = False
         self._best: list[Tensor] = []
         self._best_loss = torch.full((runs,), torch.inf)
@@ -316,8 +281,8 @@ class ClamModel(ClusterModel[PointBatch]):
             return hidden
         noise = torch.rand(shape, generator=generator, device=device)
         # Hide at least one feature: with few columns, most steps would otherwise have nothing to complete.
-        smallest = noise.amin(dim=1, keepdim=True)
-        return torch.logical_or(noise < rates.view(-1, 1, 1), noise == smallest).to(hidden.dtype)
+        smallest = noise == noise.amin(dim=1, keepdim=True)
+        return torch.logical_or(noise < rates.view(-1, 1, 1), smallest).to(hidden.dtype)
 
     def _masked_loss(self, x: Tensor, hidden: Float[Tensor, "P G D"]) -> Tensor:
         """Compute Eq. 9 from prototype coefficients: visible features give fixed logits, fill values fading ones."""
@@ -332,12 +297,9 @@ class ClamModel(ClusterModel[PointBatch]):
         twice_beta = 2.0 * self.beta.view(-1, 1, 1, 1)
         fill = self.fill.view(len(self.fill), 1, -1, 1)
         filling = (masked @ fill) if bool(self.fill.any()) else None  # (R, G, K, 1)
-        c = recursion_coefficients(
-            visible * twice_beta + self._prototype_logits(),
-            None if filling is None else filling * twice_beta,
-            gram * twice_beta,
-            self.config.steps,
-        )
+        fixed = visible * twice_beta + self._prototype_logits()
+        fading = None if filling is None else filling * twice_beta
+        c = recursion_coefficients(fixed, fading, gram * twice_beta, self.config.steps)
         squares = hidden_part.square().sum(dim=3)[self._mask_rate_index()]
         error = squares + (c * (gram @ c - 2.0 * target)).sum(dim=2)
         if filling is not None:
@@ -352,19 +314,15 @@ class ClamModel(ClusterModel[PointBatch]):
     def _unmasked_loss(self, x: Tensor) -> Tensor:
         """Compute Eq. 8, the distance between x and x^T."""
         if not self._uses_coefficients:
-            start = x.expand(self.config.n_runs, *x.shape)
-            return self._mean_error(x - self._iterates(start)[-1])
-        products = self._inner_products(x.expand(1, 1, *x.shape))
-        gram = self._gram()
-        c = self._coefficients(products, gram)
+            return self._mean_error(x - self._iterates(x.expand(self.config.n_runs, *x.shape))[-1])
+        products, gram, c = self._coefficients(x)
         covered = 1.0 - residual(self.config.steps)
         error = covered**2 * x.square().sum(dim=1)
         error = error + (c * (gram @ c - 2.0 * covered * products)).sum(dim=2).squeeze(1)
         return error / self.config.n_features
 
     def _mean_error(self, difference: Tensor) -> Tensor:
-        size = difference.abs() if self.config.metric == "manhattan" else difference.square()
-        return size.mean(dim=2)
+        return (difference.abs() if self.config.metric == "manhattan" else difference.square()).mean(dim=2)
 
     @property
     def _uses_coefficients(self) -> bool:
@@ -398,21 +356,20 @@ class ClamModel(ClusterModel[PointBatch]):
         own = points[self._mask_rate_index()].flatten(1, 2)
         return (self.prototypes @ own.transpose(1, 2)).view(runs, clusters, groups, rows).transpose(1, 2)
 
-    def _gram(self) -> Float[Tensor, "R 1 K K"]:
-        return (self.prototypes @ self.prototypes.transpose(1, 2)).unsqueeze(1)
-
     def _prototype_logits(self) -> Float[Tensor, "R 1 K 1"]:
         """Return log epsilon - beta |rho|^2, the logits that do not depend on v; |v|^2 cancels in the softmax."""
-        norms = self.prototypes.square().sum(dim=2)
-        logits = self.log_weights - self.beta.unsqueeze(1) * norms
+        logits = self.log_weights - self.beta.unsqueeze(1) * self.prototypes.square().sum(dim=2)
         return logits.masked_fill(~self.present, -torch.inf).unsqueeze(1).unsqueeze(3)
 
-    def _coefficients(self, products: Tensor, gram: Tensor) -> Float[Tensor, "R 1 K N"]:
-        """Run the recursion on unmasked points."""
+    def _coefficients(
+        self, x: Float[Tensor, "N D"]
+    ) -> tuple[Float[Tensor, "R 1 K N"], Float[Tensor, "R 1 K K"], Float[Tensor, "R 1 K N"]]:
+        """Run the recursion on unmasked points; return <rho, x>, the Gram matrix of the prototypes, and c."""
+        products = self._inner_products(x.expand(1, 1, *x.shape))
+        gram = (self.prototypes @ self.prototypes.transpose(1, 2)).unsqueeze(1)
         twice_beta = 2.0 * self.beta.view(-1, 1, 1, 1)
-        return recursion_coefficients(
-            self._prototype_logits(), products * twice_beta, gram * twice_beta, self.config.steps
-        )
+        fading, steps = products * twice_beta, self.config.steps
+        return products, gram, recursion_coefficients(self._prototype_logits(), fading, gram * twice_beta, steps)
 
     def _distances(self, v: Float[Tensor, "R N D"]) -> Float[Tensor, "R N K"]:
         """Compute the distances in the energy: |rho - v|^2 (Eq. 1), |rho - v|_1, or -<rho, v> (Eq. 12)."""
@@ -439,9 +396,7 @@ class ClamModel(ClusterModel[PointBatch]):
         """Compute the distance of x^T from each prototype; infinite for prototypes without a cluster."""
         x = self.to_memory_space(x)
         if self._uses_coefficients:
-            products = self._inner_products(x.expand(1, 1, *x.shape))
-            gram = self._gram()
-            c = self._coefficients(products, gram)
+            products, gram, c = self._coefficients(x)
             left = residual(self.config.steps)
             ends = left * products + gram @ c  # <rho, x^T>
             squares = left**2 * x.square().sum(dim=1) + (c * (ends + left * products)).sum(dim=2, keepdim=True)
@@ -454,8 +409,7 @@ class ClamModel(ClusterModel[PointBatch]):
     def assign(self, x: Float[Tensor, "N D"]) -> Int[Tensor, "R N"]:
         """Assign all rows under every run (InferClAM of Algorithm 1), in blocks of bounded memory."""
         # min() is several times faster than argmin().
-        blocks = [self.final_distances(block).min(dim=2).indices for block in self.blocks(x)]
-        return torch.cat(blocks, dim=1)
+        return torch.cat([self.final_distances(block).min(dim=2).indices for block in self.blocks(x)], dim=1)
 
     def cluster(self, x: Tensor, generator: Generator) -> Clustering:  # noqa: ARG002  (deterministic)
         """Assign rows under the first run; probabilities are softmax(-beta distance) at x^T."""
@@ -465,12 +419,9 @@ class ClamModel(ClusterModel[PointBatch]):
             labels.append(distances.min(dim=1).indices)
             probabilities.append(torch.softmax(-self.beta[0] * distances, dim=1))
         clusters = int((self.present & self.occupied)[0].sum())
-        return Clustering(
-            torch.cat(labels),
-            clusters,
-            torch.cat(probabilities)[:, :clusters],
-            {"prototypes": self.from_memory_space(self.memories()[0, :clusters].detach())},
-        )
+        prototypes = self.from_memory_space(self.memories()[0, :clusters].detach())
+        probability = torch.cat(probabilities)[:, :clusters]
+        return Clustering(torch.cat(labels), clusters, probability, {"prototypes": prototypes})
 
     @torch.no_grad()
     def energy(self, v: Float[Tensor, "N D"]) -> Float[Tensor, " N"]:
@@ -502,9 +453,8 @@ class ClamModel(ClusterModel[PointBatch]):
     def select_runs(self, runs: Int[Tensor, " r"], order: Int[Tensor, "r K"] | None = None) -> "ClamModel":
         """Return a new model with some of the runs, each with its prototypes in the given order."""
         selected = ClamModel(replace(self.config, n_runs=len(runs)))
-        state = {
-            name: value if name in {"centre", "whitening"} else value[runs] for name, value in self.state_dict().items()
-        }
+        shared = {"centre", "whitening"}
+        state = {name: value if name in shared else value[runs] for name, value in self.state_dict().items()}
         if order is not None:
             for name in ("prototypes", "log_weights", "present", "occupied"):
                 index = order.unsqueeze(2).expand_as(state[name]) if name == "prototypes" else order

@@ -5,6 +5,7 @@ are trained briefly (on a subsample of large inputs) and only the better ones to
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle, islice, product
@@ -32,23 +33,22 @@ Fill = Literal["mean", "min", "max"]
 Select = Literal["silhouette", "loss"]
 
 INITS = ("k-means", "k-means++", "data", "normal", "spread")
+# What ``init="mixed"`` cycles through.
 MIXED_INITS = ("k-means", "k-means++", "data", "k-means", "normal", "k-means++", "k-means", "data")
-"""Initialisations that ``init="mixed"`` cycles through."""
-SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)
-"""Powers that the restarts of ``init="spread"`` cycle through, from nearly k-means++ to nearly farthest-point."""
-RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)
-"""Values of ``beta="auto"``, divided by the mean distance of the rows from their mean."""
+SPREAD_POWERS = (2.0, 4.0, 16.0, 64.0)  # of the restarts of ``init="spread"``, from k-means++ to farthest-point
+RELATIVE_BETAS = (1.0, 4.0, 16.0, 64.0)  # ``beta="auto"``, divided by the mean distance of the rows from their mean
 AUTO_RESTARTS = 4  # most restarts per setting with ``n_clusters="auto"``, which multiplies the runs
 SAMPLE_ROWS = 20_000  # rows for initialisation, and most rows in the first round of halving
 MIN_ROWS = 2_500  # fewest rows in the first round of halving
 SELECTION_ROWS = 2_500  # rows for the silhouette
 K_MEANS_RESTARTS = 8  # restarts of the k-means that bounds the cluster size
 MAX_REVIVALS = 8  # attempts to move prototypes that own no row
-FIRST_BUDGET, SECOND_BUDGET = 1.2e8, 2.0e8
-"""Cells (rows x prototypes x runs x steps x epochs) of the two rounds; about a second each."""
+FIRST_BUDGET, SECOND_BUDGET = (
+    1.2e8,
+    2.0e8,
+)  # rows x prototypes x runs x steps x epochs of the rounds; about a second each
 MAX_STEPS = (150, 450)  # optimiser steps of the two rounds, after which the loss hardly changes
-FORMER_RUN_KEYS = {"found": "n_clusters_found", "start": "init", "rate": "learning_rate"}
-"""Keys of ``runs_`` in model files of earlier versions."""
+FORMER_RUN_KEYS = {"found": "n_clusters_found", "start": "init", "rate": "learning_rate"}  # in earlier model files
 
 
 @dataclass(slots=True)
@@ -89,19 +89,12 @@ class Search:
         """Lay out the grid that the estimator's parameters describe."""
         rows, features = x.shape
         clusters = _cluster_counts(parameters, rows)
-        metric, weights = parameters["metric"], parameters["prototype_weights"]
-        whitening = _whitening(x) if metric == "mahalanobis" else None
-        runs = [
-            Run(*values)
-            for values in product(
-                clusters,
-                _inits(parameters),
-                _betas(parameters, x if whitening is None else x @ whitening),
-                [float(rate) for rate in _as_list(parameters["learning_rate"])],
-                [float(rate) for rate in _as_list(parameters["mask_rate"])],
-                _as_list(parameters["fill"]),
-            )
-        ]
+        weights = parameters["prototype_weights"]
+        whitening = _whitening(x) if parameters["metric"] == "mahalanobis" else None
+        betas = _betas(parameters, x if whitening is None else x @ whitening)
+        rates, mask_rates = (map(float, _as_list(parameters[name])) for name in ("learning_rate", "mask_rate"))
+        grid = product(clusters, _inits(parameters), betas, rates, mask_rates, _as_list(parameters["fill"]))
+        runs = [Run(*values) for values in grid]
         if parameters["legacy_mask"] and int(features * min(run.mask_rate for run in runs)) < 1:
             raise InputError(
                 f"legacy_mask=True masks int({features} * mask_rate) = 0 features. Raise mask_rate, or use "
@@ -114,12 +107,9 @@ class Search:
                 n_prototypes=max(clusters),
                 n_runs=len(runs),
                 steps=int(parameters["steps"]),
-                metric=metric,
-                objective=parameters["objective"],
                 weighting="equal" if weights is None else "learned" if isinstance(weights, str) else "given",
                 rows_per_mask=1 if parameters["legacy_mask"] else 32,
-                legacy_mask=parameters["legacy_mask"],
-                plateau=parameters["plateau"],
+                **{name: parameters[name] for name in ("metric", "objective", "legacy_mask", "plateau")},
             ),
             epochs=None if parameters["epochs"] == "auto" else int(parameters["epochs"]),
             batch_size=batch_size_for(parameters["batch_size"], rows),
@@ -143,10 +133,7 @@ class Search:
     ) -> ClamModel:
         """Train all runs on the rows of x (TrainClAM of Algorithm 1), score them and mark the best as chosen.
 
-        Returns
-        -------
-        ClamModel
-            The runs that were trained to the end, in the order of ``self.runs``.
+        The model has the runs that were trained to the end, in the order of ``self.runs``.
         """
         order = torch.randperm(len(x), generator=generator, device=x.device)
         sample = x if len(x) <= SAMPLE_ROWS else x[order[:SAMPLE_ROWS]]
@@ -159,19 +146,12 @@ class Search:
         for number, (rows, epochs, survivors) in enumerate(rounds, start=1):
             subset = slice(None) if rows == len(x) else order[:rows]
             steps = _n_steps(rows, epochs, self.batch_size)
-            train(
-                model,
-                point_batches(
-                    x[subset],
-                    batch_size=self.batch_size,
-                    epochs=epochs,
-                    generator=generator,
-                    weight=None if weight is None else weight[subset],
-                ),
-                replace(self.train_config, steps=steps),
-                generator=generator,
-                callback=None if callback is None else _offset_callback(callback, done, total),
+            row_weight = None if weight is None else weight[subset]
+            batches = point_batches(
+                x[subset], batch_size=self.batch_size, epochs=epochs, generator=generator, weight=row_weight
             )
+            report = None if callback is None else _offset_callback(callback, done, total)
+            train(model, batches, replace(self.train_config, steps=steps), generator=generator, callback=report)
             done += steps
             model.restore_best()
             ranking, large_enough = self._rank(model, scored, min_fractions)
@@ -271,10 +251,7 @@ class Search:
     def _rank(
         self, model: ClamModel, scored: Tensor, min_fractions: Mapping[int, float]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """Score the runs; return them from best to worst, those with a missing or tiny cluster last.
-
-        Ties go to the earlier run. The second array tells which runs have no missing or tiny cluster.
-        """
+        """Score the runs; return their order, and which have no missing or tiny cluster: these come first."""
         labels = model.assign(scored).cpu().numpy()
         counts = (labels[:, :, None] == np.arange(self.config.n_prototypes)).sum(axis=1)
         wanted = np.array([run.n_clusters for run in self.runs])
@@ -289,18 +266,12 @@ class Search:
         return np.lexsort((np.arange(len(score)), -score, ~large_enough)), large_enough
 
     def _min_fractions(self, sample: Tensor, generator: Generator) -> dict[int, float]:
-        """Return the smallest fraction of the rows that a cluster should have, for each number of clusters.
-
-        By default half of 1/K, since silhouettes favour one large cluster and a few outliers; but at most three
-        quarters of the smallest cluster of k-means, since then small clusters exist.
-        """
+        """Return the smallest fraction of the rows that a cluster should have, for each number of clusters."""
         counts = sorted({run.n_clusters for run in self.runs})
         if self.min_cluster_size is not None:
             return dict.fromkeys(counts, self.min_cluster_size / len(sample))
-        return {
-            clusters: min(1.0 / (2 * clusters), 0.75 * _smallest_fraction(sample, clusters, generator))
-            for clusters in counts
-        }
+        # Half of 1/K, since silhouettes favour a large cluster and a few outliers; less if k-means finds small ones.
+        return {k: min(1.0 / (2 * k), 0.75 * _smallest_fraction(sample, k, generator)) for k in counts}
 
     def _selection_note(self, epochs: int, where: str, counts: Sequence[int]) -> str:
         run = next(run for run in self.runs if run.chosen)
@@ -414,14 +385,9 @@ def _initial_prototypes(sample: Tensor, init: str, runs: int, clusters: int, gen
     if init == "k-means":
         return k_means_start(sample, runs, clusters, generator)
     if init == "spread":
-        runs_per_power = [len(range(i, runs, len(SPREAD_POWERS))) for i in range(len(SPREAD_POWERS))]
-        return torch.cat(
-            [
-                spread_start(sample, count, clusters, generator, power=power)
-                for count, power in zip(runs_per_power, SPREAD_POWERS, strict=True)
-                if count
-            ]
-        )
+        powers = Counter(islice(cycle(SPREAD_POWERS), runs))
+        starts = [spread_start(sample, count, clusters, generator, power=power) for power, count in powers.items()]
+        return torch.cat(starts)
     return spread_start(sample, runs, clusters, generator)
 
 

@@ -2,18 +2,15 @@
 
 from coterie.methods import Method, Option
 
+_SCALING = Option(
+    "--scaling", "scaling", "scaling of number columns", choices=("robust", "standard", "none"), default="standard"
+)
 METHOD = Method(
     name="tcc",
     estimator="coterie.tcc.estimator:TCC",
     summary="twin-contrast clustering of images and embeddings, trained on the data itself",
     options=(
-        Option(
-            "--scaling",
-            "scaling",
-            "scaling of number columns",
-            choices=("robust", "standard", "none"),
-            default="standard",
-        ),
+        _SCALING,
         Option(
             "--recipe",
             "recipe",

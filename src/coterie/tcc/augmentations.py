@@ -17,10 +17,9 @@ from coterie.nn.vision import distort
 from coterie.validation import BOOLEAN, FRACTION, Constraints, Number, check_parameters
 
 CROP_ASPECT = 4 / 3  # largest ratio of the sides of a crop, relative to the sides of the image
-ERASED_AREA = (0.02, 0.2)
-ERASED_ASPECT = 3.0
+ERASED_AREA, ERASED_ASPECT = (0.02, 0.2), 3.0
+# From RGB to brightness and two chroma coordinates, whose angle is the hue and whose length is the saturation.
 YIQ = ((0.299, 0.587, 0.114), (0.595716, -0.274453, -0.321263), (0.211456, -0.522591, 0.311135))
-"""From RGB to brightness and two chroma coordinates, whose angle is the hue and whose length is the saturation."""
 
 
 @final
@@ -37,12 +36,9 @@ class Augmentations:
     """
 
     RENAMED: ClassVar[Mapping[str, str]] = {
-        "smallest": "min_crop_area",
-        "turn_by": "max_rotation",
-        "mirrored": "horizontal_flip",
-        "grey": "grayscale",
-        "erased": "erasing",
-    }
+        "smallest": "min_crop_area", "turn_by": "max_rotation", "mirrored": "horizontal_flip",
+        "grey": "grayscale", "erased": "erasing",
+    }  # fmt: skip
     CONSTRAINTS: ClassVar[Mapping[str, Constraints]] = {
         "min_crop_area": Number(1e-6, 1.0),
         "max_rotation": Number(0.0, 180.0),
@@ -52,8 +48,7 @@ class Augmentations:
         "noise": Number(0.0),
     }
 
-    min_crop_area: float = 1.0
-    """Smallest area of a random crop, as a fraction of the image; crops are resized to the full size. 1 disables it."""
+    min_crop_area: float = 1.0  # smallest area of a random crop, as a fraction of the image; 1 disables cropping
     max_rotation: float = 0.0  # largest rotation in degrees, to either side; the corners are filled with zeros
     horizontal_flip: bool = False  # whether to flip images with probability 1/2
     brightness: float = 0.0  # largest relative change of all values
@@ -69,10 +64,7 @@ class Augmentations:
 
     @classmethod
     def for_grayscale(cls) -> "Augmentations":
-        """Return the default for grey images, such as characters: no flips.
-
-        The contrast is not changed, since that would turn the black background of a character grey.
-        """
+        """Return the default for grey images; a change of contrast would turn the background of characters grey."""
         return cls(min_crop_area=0.4, max_rotation=15.0, brightness=0.4)
 
     @classmethod
@@ -106,7 +98,7 @@ class Augmentations:
     def _transform_geometry(self, images: Float[Tensor, "M C H W"], generator: Generator) -> Float[Tensor, "M C H W"]:
         """Crop, rotate and flip with one interpolation."""
         area, aspect, right, down, angle, flip = _uniform(6, images, generator).unbind()
-        width, height = torch.ones_like(area), torch.ones_like(area)
+        width = height = torch.ones_like(area)
         if self.min_crop_area < 1:
             width, height = _rectangle_sides(self.min_crop_area + (1 - self.min_crop_area) * area, aspect, CROP_ASPECT)
         # Beyond the centres of the outermost pixels, interpolation would mix in zeros.
@@ -150,20 +142,10 @@ class Augmentations:
 def augment_features(
     x: Float[Tensor, "N D"], generator: Generator, *, mixup: float, noise: float, dropout: float
 ) -> Float[Tensor, "N D"]:
-    """Augment feature vectors, which should be centred.
+    """Augment a batch of feature vectors, which should be centred.
 
-    Parameters
-    ----------
-    x : Tensor (N, D)
-        A batch of rows.
-    generator : torch.Generator
-        Source of randomness.
-    mixup : float
-        Largest weight of another row of the batch.
-    noise : float
-        Standard deviation of additive noise, relative to that of each feature over the batch.
-    dropout : float
-        Probability that a feature is set to zero; the others are scaled up so that the mean stays.
+    ``mixup`` is the largest weight of another row, ``noise`` the standard deviation of additive noise relative to that
+    of each feature, ``dropout`` the probability that a feature is set to zero; the others are scaled up.
     """
     if not (0 <= dropout < 1 and 0 <= noise < math.inf and 0 <= mixup <= 1):
         raise ConfigError(
@@ -199,9 +181,7 @@ def _rectangle_sides(
     return (area.sqrt() * ratio).clamp(max=1), (area.sqrt() / ratio).clamp(max=1)
 
 
-def _pixels_between(
-    start: Float[Tensor, " M"], length: Float[Tensor, " M"], n_pixels: int
-) -> Bool[Tensor, "M n_pixels"]:
+def _pixels_between(start: Float[Tensor, " M"], length: Float[Tensor, " M"], n_pixels: int) -> Bool[Tensor, "M P"]:
     """Return which pixels of a side have their centre in an interval."""
     centre = (torch.arange(n_pixels, device=start.device) + 0.5) / n_pixels
     return (centre >= start.unsqueeze(1)) & (centre < (start + length).unsqueeze(1))

@@ -10,7 +10,6 @@ from coterie.nn.vision import Encoder
 from coterie.validation import FRACTION, Choice, Constraints, Integer, Number, check_parameters
 
 POSITIVE = Number(0.0, exclusive=True)
-
 Aggregation = Literal["probabilities", "gumbel"]
 Balance = Literal["per_sample", "marginal"]
 
@@ -21,10 +20,8 @@ class EncoderConfig:
 
     RENAMED: ClassVar[Mapping[str, str]] = {"hidden": "projection_hidden", "width": "embedding_dim"}
     CONSTRAINTS: ClassVar[dict[str, Constraints]] = {
-        "n_clusters": Integer(1),
-        "channels": Integer(1),
+        **dict.fromkeys(("n_clusters", "channels", "embedding_dim"), Integer(1)),
         "projection_hidden": Integer(0),
-        "embedding_dim": Integer(1),
     }
     HAS_PROTOTYPES: ClassVar[bool] = True  # whether K equidistant prototypes must fit on the sphere of the embeddings
 
@@ -52,19 +49,12 @@ class TccConfig(EncoderConfig):
 
     RENAMED: ClassVar[Mapping[str, str]] = {
         **EncoderConfig.RENAMED,
-        "sharpness": "assignment_temperature",
-        "relaxation": "gumbel_temperature",
-        "memory": "queue_size",
-        "rounds": "cluster_queue_size",
-        "in_batch": "in_batch_negatives",
-        "sees_rows": "condition_on_x",
-        "representation": "aggregation",
-        "perturbed": "cluster_noise",
-        "even": "balance",
-        "even_weight": "balance_weight",
-        "assigned_weight": "sinkhorn_weight",
-        "assigned_temperature": "sinkhorn_epsilon",
-    }
+        "sharpness": "assignment_temperature", "relaxation": "gumbel_temperature",
+        "memory": "queue_size", "rounds": "cluster_queue_size", "in_batch": "in_batch_negatives",
+        "sees_rows": "condition_on_x", "representation": "aggregation", "perturbed": "cluster_noise",
+        "even": "balance", "even_weight": "balance_weight",
+        "assigned_weight": "sinkhorn_weight", "assigned_temperature": "sinkhorn_epsilon",
+    }  # fmt: skip
     RENAMED_VALUES: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "representation": {"draws": "gumbel"},
         "even": {"rows": "per_sample", "shares": "marginal"},
@@ -80,29 +70,21 @@ class TccConfig(EncoderConfig):
         "balance": Choice(*get_args(Balance)),
     }
 
-    temperature: float = 0.5
-    """Temperature of the instance-level InfoNCE loss; low values push apart rows of the same cluster."""
+    temperature: float = 0.5  # of the instance-level InfoNCE loss; low values push apart rows of the same cluster
     cluster_temperature: float = 0.5  # temperature of the cluster-level InfoNCE loss
     assignment_temperature: float = 0.1  # softmax temperature of pi(k) = softmax(f(x) . mu_k / temperature).
     gumbel_temperature: float = 0.5  # lambda, the temperature of the Gumbel-softmax sample c
-    momentum: float = 0.9
-    """Decay of the momentum encoder (EMA). With a queue it should be closer to 1, since old keys are compared with new
-    ones."""
-    queue_size: int = 0
-    """Past instance keys that serve as negatives. In small data sets most of them would be other views of the query."""
+    momentum: float = 0.9  # decay of the momentum encoder; with a queue of old keys it should be closer to 1
+    queue_size: int = 0  # past instance keys that serve as negatives; in small data sets many would be false ones
     cluster_queue_size: int = 20  # past batches whose K cluster representations serve as negatives
     in_batch_negatives: bool = True  # whether the other keys of the batch are negatives too
     condition_on_x: bool = True  # whether p(i | x, c) depends on x (Eq. 2), or on c only, as in the ablation (Eq. 5).
-    aggregation: Aggregation = "probabilities"
-    """Weights of the rows in r_k: pi (Eq. 6), or the Gumbel sample c, as in the authors' code."""
-    cluster_noise: float = 0.1
-    """Standard deviation of the noise on queued cluster representations, relative to twice their length."""
+    aggregation: Aggregation = "probabilities"  # weights in r_k: pi (Eq. 6), or c, as in the authors' code
+    cluster_noise: float = 0.1  # noise on queued cluster representations, relative to twice their length
     cluster_weight: float = 1.0  # weight of the cluster-level loss
-    balance: Balance = "marginal"
-    """Distribution that is pulled towards uniform: pi of each sample (Eq. 2), or its mean over the batch."""
+    balance: Balance = "marginal"  # what is pulled towards uniform: pi of each sample (Eq. 2), or its mean
     balance_weight: float = 1.0  # weight of that KL divergence
-    sinkhorn_weight: float = 1.0
-    """Weight of the cross-entropy with balanced assignments of the momentum encoder; 0 for none, as published."""
+    sinkhorn_weight: float = 1.0  # of the cross-entropy with balanced momentum assignments; published: 0
     sinkhorn_epsilon: float = 0.05  # temperature of these assignments
 
     @classmethod
@@ -116,23 +98,10 @@ class TccConfig(EncoderConfig):
 
 
 PUBLISHED: dict[str, Any] = {
-    "projection_hidden": 0,
-    "embedding_dim": 128,
-    "temperature": 1.0,
-    "cluster_temperature": 1.0,
-    "assignment_temperature": 1.0,
-    "gumbel_temperature": 0.3,
-    "momentum": 0.999,
-    "queue_size": 16_384,
-    "cluster_queue_size": 20,
-    "in_batch_negatives": False,
-    "condition_on_x": True,
-    "aggregation": "probabilities",
-    "cluster_noise": 0.1,
-    "cluster_weight": 1.0,
-    "balance": "per_sample",
-    "balance_weight": 1.0,
-    "sinkhorn_weight": 0.0,
-    "sinkhorn_epsilon": 0.05,
-}
+    "projection_hidden": 0, "embedding_dim": 128,
+    "temperature": 1.0, "cluster_temperature": 1.0, "assignment_temperature": 1.0, "gumbel_temperature": 0.3,
+    "momentum": 0.999, "queue_size": 16_384, "cluster_queue_size": 20, "in_batch_negatives": False,
+    "condition_on_x": True, "aggregation": "probabilities", "cluster_noise": 0.1, "cluster_weight": 1.0,
+    "balance": "per_sample", "balance_weight": 1.0, "sinkhorn_weight": 0.0, "sinkhorn_epsilon": 0.05,
+}  # fmt: skip
 """Settings from the paper's supplement and, where it gives none, from its authors' code."""

@@ -13,15 +13,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from coterie.base import (
-    BaseClusterer,
-    FitDescription,
-    device_from,
-    generator_from,
-    labels_to_numpy,
-    one_thread,
-    to_numpy,
-)
+from coterie.base import BaseClusterer, FitDescription, device_from, generator_from, one_thread, to_numpy
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, InputError
 from coterie.images import ImageResizer
@@ -36,27 +28,15 @@ from coterie.tcc.augmentations import Augmentations
 from coterie.tcc.config import POSITIVE, PUBLISHED, TccConfig
 from coterie.tcc.model import TccModel, translate_former_keys
 from coterie.tcc.schedule import Schedule, train_contrastive
-from coterie.validation import (
-    FRACTION,
-    NONE,
-    PATH,
-    Choice,
-    Constraints,
-    InstanceOf,
-    Integer,
-    check_n_clusters,
-    check_parameters,
-)
+from coterie.validation import FRACTION, NONE, PATH, Choice, InstanceOf, Integer, check_n_clusters, check_parameters
 
 MAX_VALUE = 1e6  # largest absolute value that enters the network
 MIN_SIDE, MAX_SIDE = 16, 64  # bounds of the sides of images in pixels, unless ``image_size`` is given
+# Images are trained with a queue and a slower momentum encoder in runs of at least this many steps.
 LONG_RUN_STEPS, LONG_RUN_MOMENTUM, LONG_RUN_QUEUE = 2000, 0.99, 2048
-"""Images are trained with a queue and a slower momentum encoder in runs of at least this many steps."""
 IMAGE_EPOCHS, TABLE_EPOCHS = 60, 100
-MIN_STEPS, MAX_TABLE_STEPS = 300, 3000
-"""Bounds of the training steps with ``epochs="auto"``; the upper one is for rows that are not images."""
-FORMER_HISTORY = {"empty": "empty_clusters", "uneven": "imbalance"}
-"""Keys of ``history_`` in model files of earlier versions."""
+MIN_STEPS, MAX_TABLE_STEPS = 300, 3000  # bounds with ``epochs="auto"``; the upper one is for rows that are not images
+FORMER_HISTORY = {"empty": "empty_clusters", "uneven": "imbalance"}  # keys of ``history_`` in earlier model files
 
 
 class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # type: ignore[misc]  # scikit-learn is untyped
@@ -119,15 +99,12 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
     """
 
     method: ClassVar[str] = "tcc"
-    constraints: ClassVar[Mapping[str, Constraints]] = {
-        "n_clusters": (Integer(1), Choice("auto")),
-        "epochs": (Integer(1), Choice("auto")),
-        "batch_size": Integer(1),
+    constraints: ClassVar = {
+        **dict.fromkeys(("n_clusters", "epochs"), (Integer(1), Choice("auto"))),
+        **dict.fromkeys(("batch_size", "restarts", "channels"), Integer(1)),
         "warm_up": FRACTION,
-        "restarts": Integer(1),
         "learning_rate": POSITIVE,
         "encoder": Choice("auto", *get_args(Encoder)),
-        "channels": Integer(1),
         "image_size": (Integer(1), NONE),
         "augmentations": (NONE, InstanceOf(Augmentations, "a coterie.tcc.augmentations.Augmentations")),
         "settings": (NONE, InstanceOf(Mapping, "a dictionary")),
@@ -135,14 +112,9 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         "scaling": Choice(*get_args(Scaling)),
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {
-        **BaseClusterer.renamed_parameters,
-        "beginnings": "restarts",
-        "views": "augmentations",
-    }
-    former_attributes: ClassVar = {
-        "prototypes_": lambda self: to_numpy(self._means),
-        "runs_": lambda _: [],
-    }
+        **BaseClusterer.renamed_parameters, "beginnings": "restarts", "views": "augmentations"
+    }  # fmt: skip
+    former_attributes: ClassVar = {"prototypes_": lambda self: to_numpy(self._means), "runs_": lambda _: []}
 
     def __init__(
         self,
@@ -198,15 +170,9 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
             Parameters to change; ``settings`` are merged with the published ones.
         """
         published: dict[str, Any] = {
-            "epochs": 1000,
-            "batch_size": 384,
-            "warm_up": 0.0,
-            "restarts": 1,
-            "learning_rate": 1e-3,
-            "encoder": "resnet34",
-            "channels": 64,
-            "augmentations": replace(Augmentations.for_colour(), hue=0.4),
-        }
+            "epochs": 1000, "batch_size": 384, "warm_up": 0.0, "restarts": 1, "learning_rate": 1e-3,
+            "encoder": "resnet34", "channels": 64, "augmentations": replace(Augmentations.for_colour(), hue=0.4),
+        }  # fmt: skip
         settings = {**PUBLISHED, **(overrides.pop("settings", None) or {})}
         return cls(n_clusters, **(published | overrides), settings=settings)
 
@@ -243,7 +209,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         probabilities = self.model_.memberships(x)
         labels = probabilities.argmax(dim=1)
         self._means = cluster_means(encoded, labels, self.model_.config.n_clusters)
-        self.probabilities_, self.labels_ = to_numpy(probabilities), labels_to_numpy(labels)
+        self.probabilities_, self.labels_ = to_numpy(probabilities), labels.cpu().numpy()
         self._set_model_results()
 
     def _fit_resizer(self, table: Table) -> list[str]:
@@ -252,29 +218,24 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         if table.image is None:
             return []
         height, width, channels = table.image
-        if self.image_size is not None:
-            height = width = self.image_size
-        else:
-            height, width = (min(max(side, MIN_SIDE), MAX_SIDE) for side in (height, width))
+        height, width = (self.image_size or min(max(side, MIN_SIDE), MAX_SIDE) for side in (height, width))
         self._resizer, notes = ImageResizer.fit(table, (channels, height, width))
         return list(notes)
 
     def _network_input(self, table: Table, encoded: Tensor) -> Tensor:
-        return (
-            encoded.clamp(-MAX_VALUE, MAX_VALUE) if self._resizer is None else self._resizer(table).to(encoded.device)
-        )
+        if self._resizer is None:
+            return encoded.clamp(-MAX_VALUE, MAX_VALUE)
+        return self._resizer(table).to(encoded.device)
 
     def _network_config(self, n_features: int, schedule: Schedule, n_rows: int) -> TccConfig:
         """Combine the parameters, the settings, and defaults that depend on the length of the training."""
         image = None if self._resizer is None else self._resizer.target
-        encoder = self.encoder
-        if encoder == "auto":
-            encoder = "mlp" if image is None else "strided"
+        default_encoder = "mlp" if image is None else "strided"
         fixed = {
             "n_features": n_features,
             "n_clusters": int(self.n_clusters),
             "image": image,
-            "encoder": encoder,
+            "encoder": default_encoder if self.encoder == "auto" else self.encoder,
             "channels": int(self.channels),
         }
         settings = dict(self.settings or {})
@@ -398,24 +359,14 @@ class TccRecipe:
     augmentations: dict[str, Any] | None = None  # fields of ``Augmentations``
 
 
+# Arguments of TCC that have a section or key of their own in recipes, or are for Python only.
 _NOT_IN_PARAMETERS = {"self", "settings", "augmentations", "random_state", "verbose", "callback"}
-"""Arguments of TCC that have a section or key of their own in recipes, or are for Python only."""
 
 
 def tcc_from_recipe(path: str | Path, **overrides: Any) -> TCC:
-    """Read a recipe file and build the estimator that it describes.
+    """Read a TOML file with the keys of ``TccRecipe`` and build the estimator; ``overrides`` replace its parameters.
 
-    Parameters
-    ----------
-    path : str or Path
-        A TOML file with the keys of ``TccRecipe``. A relative ``folder`` is relative to the working directory.
-    **overrides
-        Parameters of ``TCC`` that replace those of the file.
-
-    Raises
-    ------
-    InputError
-        If the file does not exist, or if a value is missing, unknown or invalid.
+    A relative ``folder`` is relative to the working directory.
     """
     return TCC(**(from_recipe(path, _parse_recipe) | overrides))
 

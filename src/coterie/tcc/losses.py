@@ -1,7 +1,6 @@
 """Contrastive losses and the parts that TCC combines them from.
 
-Temperatures are positive. Similarities are inner products; normalise the vectors to get cosines.
-
+Similarities are inner products; normalise the vectors to get cosines.
 Shapes: B independent problems, N rows, M negatives, K clusters, E embedding dimensions.
 """
 
@@ -22,10 +21,7 @@ def info_nce(
     temperature: float,
     masked: Bool[Tensor, "N M"] | None = None,
 ) -> Float[Tensor, "*B N"]:
-    """Compute the InfoNCE loss of each query against its own key and the negatives that are not masked.
-
-    Keys of other queries count only if they are among the negatives.
-    """
+    """Compute the InfoNCE loss of each query against its own key and the negatives that are not masked."""
     similarity = query @ negatives.mT
     if masked is not None:
         similarity = similarity.masked_fill(masked, -torch.inf)
@@ -50,10 +46,7 @@ def instance_info_nce(
 
 
 def gumbel_softmax(log_pi: Float[Tensor, "N K"], temperature: float, generator: Generator) -> Float[Tensor, "N K"]:
-    """Sample relaxed cluster assignments c; the lower the temperature, the closer to one-hot.
-
-    The largest entry is cluster k with probability pi(k), at any temperature.
-    """
+    """Sample relaxed cluster assignments c; at any temperature, the largest entry is k with probability pi(k)."""
     noise = torch.empty(log_pi.shape, dtype=log_pi.dtype, device=generator.device).exponential_(generator=generator)
     # The negative logarithm of an exponential variable is a Gumbel variable; the clamp avoids log(0).
     logits = log_pi - noise.to(log_pi.device).clamp(min=torch.finfo(log_pi.dtype).tiny).log()
@@ -71,10 +64,7 @@ def cluster_representations(weight: Float[Tensor, "N K"], embedding: Float[Tenso
 
 
 def max_mahalanobis_centres(n_clusters: int, dim: int) -> Float[Tensor, "K E"]:
-    """Return K unit vectors whose pairwise cosines are all -1 / (K - 1), the smallest possible.
-
-    They are the corners of a regular simplex; coordinates beyond the first K - 1 are zero.
-    """
+    """Return K unit vectors with pairwise cosines -1 / (K - 1), the corners of a regular simplex."""
     if n_clusters < 1 or dim < max(n_clusters - 1, 1):
         raise ConfigError(
             f"n_clusters={n_clusters} equidistant centres need at least 1 cluster and {max(n_clusters - 1, 1)} "
@@ -103,10 +93,7 @@ def balance_loss(pi: Float[Tensor, "N K"]) -> Float[Tensor, ""]:
 
 
 def sinkhorn_codes(scores: Float[Tensor, "N K"], epsilon: float, steps: int) -> Float[Tensor, "N K"]:
-    """Compute balanced assignments as targets for another view (SwAV), without a gradient.
-
-    Rows sum to one exactly, columns to N / K up to the precision of the given number of Sinkhorn steps.
-    """
+    """Compute balanced assignments (SwAV) without a gradient; rows sum to one, columns approximately to N / K."""
     rows, clusters = scores.shape
     return transport_plan(
         scores.detach() / epsilon, scores.new_ones(rows), scores.new_full((clusters,), rows / clusters), steps

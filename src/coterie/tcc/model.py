@@ -8,9 +8,8 @@ momentum encoder computes from another view:
   c of the cluster, plus a KL divergence from uniform assignments;
 - cluster level: InfoNCE of the cluster representations r_k = normalise(sum_i pi_i(k) f(x_i)) (Eq. 6).
 
-Equations are those of the supplement; the main text was not available. How x and c are combined, the loss weights and
-the queue sizes are ours or from the authors' code, and configurable. Two additions are ours: k-means initialisation of
-the prototypes (``set_prototypes``), and training of pi towards balanced assignments of the momentum encoder.
+Equations are those of the supplement; the main text was not available. Two additions are ours: k-means initialisation
+of the prototypes (``set_prototypes``), and training of pi towards balanced assignments of the momentum encoder.
 
 Shapes: N rows, D input features, E embedding dimensions, K clusters, L queue entries.
 """
@@ -28,30 +27,16 @@ from coterie.errors import ConfigError
 from coterie.nn.model import ClusterModel, Loss, ViewBatch, build, eval_mode
 from coterie.nn.vision import ElementEncoder
 from coterie.ops.partitions import Clustering
+from coterie.tcc import losses
 from coterie.tcc.config import EncoderConfig, TccConfig
-from coterie.tcc.losses import (
-    balance_loss,
-    cluster_representations,
-    gumbel_softmax,
-    info_nce,
-    instance_info_nce,
-    kl_to_uniform,
-    max_mahalanobis_centres,
-    sinkhorn_codes,
-)
 
 INFERENCE_ROWS = 1024  # rows per block of inference
 SINKHORN_STEPS = 10
-FORMER_KEYS = (
-    ("twin.", "momentum_branch."),
-    (".tower.projection.", ".network.projection_head."),
-    (".tower.", ".network."),
-    (".of_draw.", ".assignment_embedding."),
-    ("instances.", "instance_queue."),
-    ("clusters.", "cluster_queue."),
-    ("_queue.place", "_queue.pointer"),
-    ("_queue.filled", "_queue.size"),
-)
+FORMER_KEYS = {
+    "twin.": "momentum_branch.", ".tower.projection.": ".network.projection_head.", ".tower.": ".network.",
+    ".of_draw.": ".assignment_embedding.", "instances.": "instance_queue.", "clusters.": "cluster_queue.",
+    "_queue.place": "_queue.pointer", "_queue.filled": "_queue.size",
+}  # fmt: skip
 """Parts of state-dict keys of earlier versions, and the present ones."""
 
 
@@ -59,12 +44,7 @@ FORMER_KEYS = (
 class MemoryBank(nn.Module):
     """A first-in, first-out queue of past keys; part of the state dict, so that training can be resumed.
 
-    Parameters
-    ----------
-    length : int
-        L, the most entries that are kept; 0 keeps none.
-    shape : tuple of int
-        Shape of an entry: (E,) for instances, (K, E) for the cluster representations of a batch.
+    It keeps at most ``length`` entries: (E,) for instances, (K, E) for the cluster representations of a batch.
     """
 
     entries: Float[Tensor, "L ..."]  # ring buffer
@@ -96,7 +76,7 @@ class MemoryBank(nn.Module):
     def contents(self) -> Float[Tensor, "F ..."]:
         """Return a copy of all entries, the oldest first; it can be differentiated after more keys are added."""
         first = self.pointer - self.size
-        index = first + torch.arange(int(self.size), device=self.pointer.device)
+        index = first + torch.arange(int(self.size), device=first.device)
         return self.entries[index % max(len(self.entries), 1)]
 
 
@@ -145,8 +125,7 @@ class ContrastiveModel(ClusterModel[ViewBatch], ABC):
     """Base of models that learn embeddings and clusters from two views of each row."""
 
     config: EncoderConfig
-    kmeans_init: ClassVar[bool]
-    """Whether ``set_prototypes`` is called with k-means centres of the embeddings after the warm-up."""
+    kmeans_init: ClassVar[bool]  # whether ``set_prototypes`` gets k-means centres of the embeddings after the warm-up
     cluster_loss_enabled: bool = True  # false during the warm-up, which trains the instance-level loss only
 
     @property
@@ -185,7 +164,7 @@ class ContrastiveModel(ClusterModel[ViewBatch], ABC):
         """Return the number of empty clusters, and KL(mean pi || 1/K)."""
         probabilities = self.memberships(x)
         empty = self.config.n_clusters - len(torch.unique(probabilities.argmax(dim=1)))
-        return {"empty_clusters": float(empty), "imbalance": float(balance_loss(probabilities))}
+        return {"empty_clusters": float(empty), "imbalance": float(losses.balance_loss(probabilities))}
 
 
 class BranchOutput(NamedTuple):
@@ -205,10 +184,8 @@ class Branch(nn.Module):
         super().__init__()
         self.config = config
         self.network = EmbeddingNetwork(config)
-        self.prototypes = nn.Parameter(max_mahalanobis_centres(config.n_clusters, config.embedding_dim))
-        """mu."""
-        self.assignment_embedding = nn.Linear(config.n_clusters, config.embedding_dim, bias=False)
-        """W."""
+        self.prototypes = nn.Parameter(losses.max_mahalanobis_centres(config.n_clusters, config.embedding_dim))  # mu
+        self.assignment_embedding = nn.Linear(config.n_clusters, config.embedding_dim, bias=False)  # W
         if config.condition_on_x:
             # A random map of a random sample would outweigh f(x) at first.
             nn.init.zeros_(self.assignment_embedding.weight)
@@ -222,7 +199,7 @@ class Branch(nn.Module):
         embedding = self.network(x)
         cosine = self.cosines(embedding)
         log_pi = (cosine / self.config.assignment_temperature).log_softmax(dim=1)
-        sample = gumbel_softmax(log_pi, self.config.gumbel_temperature, generator)
+        sample = losses.gumbel_softmax(log_pi, self.config.gumbel_temperature, generator)
         instance = self.assignment_embedding(sample)
         if self.config.condition_on_x:
             instance = embedding + instance
@@ -267,31 +244,29 @@ class TccModel(ContrastiveModel):
             return Loss(loss, {"instance": float(loss.detach())})
         r, key_r = self.cluster_representations(query), self.cluster_representations(key)
         per_sample = config.balance == "per_sample"
-        balance = kl_to_uniform(query.log_pi).mean() if per_sample else balance_loss(query.log_pi.exp())
+        balance = losses.kl_to_uniform(query.log_pi).mean() if per_sample else losses.balance_loss(query.log_pi.exp())
         parts = {
             "instance": self._instance_loss(query.instance, key.instance),
             "cluster": config.cluster_weight * self._cluster_loss(r, key_r, generator),
             "balance": config.balance_weight * balance,
         }
         if config.sinkhorn_weight:
-            codes = sinkhorn_codes(key.cosine, config.sinkhorn_epsilon, SINKHORN_STEPS)
+            codes = losses.sinkhorn_codes(key.cosine, config.sinkhorn_epsilon, SINKHORN_STEPS)
             parts["sinkhorn"] = -config.sinkhorn_weight * (codes * query.log_pi).sum(dim=1).mean()
         self._new_keys.append((key.instance, key_r))
-        return Loss(
-            torch.stack(list(parts.values())).sum(), {name: float(part.detach()) for name, part in parts.items()}
-        )
+        total = torch.stack(list(parts.values())).sum()
+        return Loss(total, {name: float(part.detach()) for name, part in parts.items()})
 
     def cluster_representations(self, output: BranchOutput) -> Float[Tensor, "K E"]:
         """Compute r_k (Eq. 6)."""
         weight = output.gumbel_sample if self.config.aggregation == "gumbel" else output.log_pi.exp()
-        return cluster_representations(weight, output.embedding)
+        return losses.cluster_representations(weight, output.embedding)
 
     def _instance_loss(self, query: Float[Tensor, "N E"], key: Float[Tensor, "N E"]) -> Float[Tensor, ""]:
         """Compute -log p(i | x, c), the likelihood term of Eq. 2."""
-        config, queue = self.config, self.instance_queue.contents()
-        return instance_info_nce(
-            query, key, queue, config.temperature, in_batch_negatives=config.in_batch_negatives
-        ).mean()
+        queue, in_batch = self.instance_queue.contents(), self.config.in_batch_negatives
+        loss = losses.instance_info_nce(query, key, queue, self.config.temperature, in_batch_negatives=in_batch)
+        return loss.mean()
 
     def _cluster_loss(
         self, r: Float[Tensor, "K E"], key_r: Float[Tensor, "K E"], generator: Generator
@@ -302,7 +277,7 @@ class TccModel(ContrastiveModel):
         past = normalize(2.0 * past + self.config.cluster_noise * noise, dim=2)
         negatives = torch.cat((r.unsqueeze(0), key_r.unsqueeze(0), past)).flatten(0, 1)
         same_cluster = torch.eye(len(r), dtype=torch.bool, device=r.device).repeat(1, 2 + len(past))
-        return info_nce(r, key_r, negatives, self.config.cluster_temperature, same_cluster).mean()
+        return losses.info_nce(r, key_r, negatives, self.config.cluster_temperature, same_cluster).mean()
 
     def after_step(self) -> None:
         """Update the momentum branch and the queues."""
@@ -338,11 +313,11 @@ class TccModel(ContrastiveModel):
 
 def translate_former_keys(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """Rename the state-dict keys of models that earlier versions saved."""
-    return {_translate_key(name): value for name, value in state.items()}
-
-
-def _translate_key(name: str) -> str:
-    for former, new in FORMER_KEYS:
-        if former.startswith((".", "_")) or name.startswith(former):
-            name = name.replace(former, new, 1)
-    return name
+    translated = {}
+    for name, value in state.items():
+        key = name
+        for former, new in FORMER_KEYS.items():
+            if former.startswith((".", "_")) or key.startswith(former):
+                key = key.replace(former, new, 1)
+        translated[key] = value
+    return translated

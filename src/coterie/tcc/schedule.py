@@ -1,8 +1,7 @@
 """Training schedule of contrastive models: warm-up, k-means initialisation of the prototypes and its restarts.
 
 The warm-up trains the instance-level loss only. Then the prototypes are set to the k-means centres of the embeddings,
-and all losses are trained; this is repeated a few times, since better embeddings give better centres. With a folder,
-an interrupted run can be resumed.
+and all losses are trained; this is repeated a few times, since better embeddings give better centres.
 """
 
 import hashlib
@@ -63,6 +62,14 @@ class Schedule:
         clusters = [(f"clusters-{number}", end - start) for number, (start, end) in enumerate(pairwise(ends), start=1)]
         return [(WARM_UP, warm_up), *clusters]
 
+    def augmentation(self, image: tuple[int, int, int] | None) -> Callable[[Tensor, Generator], Tensor]:
+        """Return the function that makes a view of each row."""
+        if image is None:
+            return partial(augment_features, mixup=MIXUP, noise=NOISE, dropout=DROPOUT)
+        default = Augmentations.for_grayscale() if image[0] == 1 else Augmentations.for_colour()
+        augment = self.augmentations or default
+        return lambda rows, generator: augment(rows.reshape(-1, *image), generator).flatten(1)
+
 
 def train_contrastive(
     kind: type[Model],
@@ -80,7 +87,15 @@ def train_contrastive(
     has the mean "loss" per epoch, and the collapse metrics "empty_clusters" and "imbalance".
     """
     if schedule.folder is not None:
-        open_run(schedule.folder, _run_description(x, kind, config, schedule, generator))
+        # Everything that determines the result; a folder is resumed only if it is the same.
+        description = {
+            "rows": hashlib.sha256(x.cpu().numpy().tobytes()).hexdigest(),
+            "kind": kind.__name__,
+            "seed": generator.initial_seed(),
+            "schedule": to_dict(replace(schedule, folder=None)),
+            "model": to_dict(config),
+        }
+        open_run(schedule.folder, description)
     model = build(kind, config, generator).to(x.device).train()
     evaluated = x[torch.randperm(len(x), generator=generator, device=generator.device)[:EVALUATION_ROWS]]
     losses, metrics, done = list[float](), History(empty_clusters=[], imbalance=[]), 0
@@ -104,7 +119,9 @@ def train_contrastive(
             for name, value in evaluation.items():
                 metrics[name].append(value)
         done += steps
-    return model, {"loss": _epoch_means(losses, schedule.epoch_steps), **metrics}
+    size = schedule.epoch_steps
+    epoch_losses = [float(np.mean(losses[start : start + size])) for start in range(0, len(losses), size)]
+    return model, {"loss": epoch_losses, **metrics}
 
 
 def _train_stage(
@@ -128,7 +145,7 @@ def _train_stage(
         log.append((float(progress.loss or 0.0), progress.evaluation or {}))
         report(progress)
 
-    augment = _augmentation(model.config.image, schedule.augmentations)
+    augment = schedule.augmentation(model.config.image)
     train(
         model,
         view_batches(x, augment, batch_size=schedule.batch_size, generator=generator),
@@ -152,35 +169,8 @@ def _train_stage(
     return [(line["loss"], line.get("evaluation", {})) for line in read_log(folder)]
 
 
-def _augmentation(
-    image: tuple[int, int, int] | None, augmentations: Augmentations | None
-) -> Callable[[Tensor, Generator], Tensor]:
-    """Return the function that makes a view of each row."""
-    if image is None:
-        return partial(augment_features, mixup=MIXUP, noise=NOISE, dropout=DROPOUT)
-    augment = augmentations or (Augmentations.for_grayscale() if image[0] == 1 else Augmentations.for_colour())
-    return lambda rows, generator: augment(rows.reshape(-1, *image), generator).flatten(1)
-
-
-def _run_description(
-    x: Tensor, kind: type[ContrastiveModel], config: Any, schedule: Schedule, generator: Generator
-) -> dict[str, object]:
-    """Return everything that determines the result; a folder is resumed only if it is the same."""
-    return {
-        "rows": hashlib.sha256(x.cpu().numpy().tobytes()).hexdigest(),
-        "kind": kind.__name__,
-        "seed": generator.initial_seed(),
-        "schedule": to_dict(replace(schedule, folder=None)),
-        "model": to_dict(config),
-    }
-
-
 def _k_means_centres(embeddings: Tensor, n_clusters: int, generator: Generator) -> Tensor:
     """Return the centres of the best of several runs of k-means."""
     runs = k_means_start(embeddings, K_MEANS_RESTARTS, n_clusters, generator)
     inertia = torch.stack([torch.cdist(embeddings, centres).amin(dim=1).square().sum() for centres in runs])
     return runs[int(inertia.argmin())]
-
-
-def _epoch_means(losses: list[float], epoch_steps: int) -> list[float]:
-    return [float(np.mean(losses[start : start + epoch_steps])) for start in range(0, len(losses), epoch_steps)]
