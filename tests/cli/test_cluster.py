@@ -268,11 +268,7 @@ _COTERIE, _DAC, _TCC = (Coterie, "coterie"), (DAC, "dac"), (TCC, "tcc")
     ],
 )
 def test_options_set_parameters_and_others_keep_their_defaults(
-    command: Command,
-    monkeypatch: pytest.MonkeyPatch,
-    method: Any,
-    arguments: Sequence[str],
-    settings: dict[str, Any],
+    command: Command, monkeypatch: pytest.MonkeyPatch, method: Any, arguments: Sequence[str], settings: dict[str, Any]
 ) -> None:
     estimator, name = method
     fitted = stop_fit(monkeypatch, estimator)

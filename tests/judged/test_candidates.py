@@ -14,14 +14,7 @@ from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from coterie.judged.candidates import kmeans
-from coterie.judged.candidates.graphs import (
-    density_modes,
-    density_peaks,
-    genie,
-    hdbscan,
-    single_linkage,
-    spectral,
-)
+from coterie.judged.candidates.graphs import density_modes, density_peaks, genie, hdbscan, single_linkage, spectral
 from coterie.judged.candidates.kmeans import (
     Covariance,
     GaussianMoments,

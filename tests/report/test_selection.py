@@ -152,8 +152,7 @@ def test_algorithms_that_ship_have_a_family() -> None:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "headline"),
-    [(0.9, "High"), (0.6, "Moderate"), (0.3, "Low"), (0.1, "Little better than a guess")],
+    ("confidence", "headline"), [(0.9, "High"), (0.6, "Moderate"), (0.3, "Low"), (0.1, "Little better than a guess")]
 )
 def test_confidence_in_words(confidence: float, headline: str) -> None:
     section = section_of(3, confidence, [candidate(3, confidence), candidate(2, 0.05)])

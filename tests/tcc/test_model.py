@@ -41,9 +41,7 @@ def numbered_entries(first: int, count: int, shape: tuple[int, ...]) -> Tensor:
 
 
 @given(
-    length=st.integers(0, 7),
-    sizes=st.lists(st.integers(0, 16), max_size=8),
-    shape=st.sampled_from([(), (2,), (3, 2)]),
+    length=st.integers(0, 7), sizes=st.lists(st.integers(0, 16), max_size=8), shape=st.sampled_from([(), (2,), (3, 2)])
 )
 def test_a_memory_bank_keeps_the_newest_entries_oldest_first(
     length: int, sizes: list[int], shape: tuple[int, ...]
