@@ -124,9 +124,7 @@ def test_the_same_recipe_gives_the_same_checkpoint(uninterrupted: Path, tmp_path
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [3, 4], [6]])
-def test_an_interrupted_run_ends_with_the_same_checkpoint(
-    uninterrupted: Path, tmp_path: Path, stops: list[int]
-) -> None:
+def test_interrupted_runs_end_with_the_same_checkpoint(uninterrupted: Path, tmp_path: Path, stops: list[int]) -> None:
     steps = []
     for stop in stops:
 

@@ -151,9 +151,7 @@ def test_images_are_learned_from_and_clustered(learned: AttentionBasedClustering
     ],
     ids=["larger", "dark on bright", "in colour", "fractions", "flat", "two bytes"],
 )
-def test_images_of_all_sorts_are_brought_to_what_weights_expect(
-    change: Any, said: str | None, learned: AttentionBasedClustering
-) -> None:
+def test_images_are_converted_for_the_weights(change: Any, said: str | None, learned: AttentionBasedClustering) -> None:
     images, _ = _characters(3, 6, seed=1)
     plain = learned.fit_predict(images)
     changed = learned.fit(change(images))
@@ -162,9 +160,7 @@ def test_images_of_all_sorts_are_brought_to_what_weights_expect(
     assert len(changed.notes_) == (said is not None)
 
 
-def test_a_fitted_image_model_is_saved_with_how_images_are_prepared(
-    learned: AttentionBasedClustering, tmp_path: Path
-) -> None:
+def test_image_models_are_saved_with_how_images_are_prepared(learned: AttentionBasedClustering, tmp_path: Path) -> None:
     images, _ = _characters(3, 6, side=42, seed=1)
     labels = learned.fit_predict(255 - images)
     learned.save(tmp_path / "model.safetensors")

@@ -153,7 +153,7 @@ def test_anchored_networks_need_anchors() -> None:
 
 
 @pytest.mark.parametrize("logit", [-1000.0, -100.0, 0.0, 100.0, 1000.0])
-def test_clustering_ends_whether_the_network_always_fires_or_never(logit: float, model: DacModel) -> None:
+def test_clustering_ends_if_networks_always_or_never_fire(logit: float, model: DacModel) -> None:
     batch = blobs(n=20)
     for found in firing(model, logit).float().cluster_sets(batch.x.float(), batch.valid, seeded()):
         sizes = found.labels.bincount()

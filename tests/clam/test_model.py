@@ -76,9 +76,7 @@ def recursion_losses(model: ClamModel, x: Tensor, seed: int) -> Tensor:
 @pytest.mark.parametrize("rows_per_mask", [1, 4, 32])
 @pytest.mark.parametrize("mask_rates", [(0.3, 0.3, 0.3), (0.1, 0.5, 0.3), (0.999, 0.999, 0.001)])
 @pytest.mark.parametrize("filled", [True, False])
-def test_masked_loss_equals_equation_9(
-    steps: int, rows_per_mask: int, mask_rates: tuple[float, ...], filled: bool
-) -> None:
+def test_masked_loss_is_equation_9(steps: int, rows_per_mask: int, mask_rates: tuple[float, ...], filled: bool) -> None:
     model = make_model(runs=3, steps=steps, rows_per_mask=rows_per_mask, weighting="learned")
     model.mask_rate.copy_(torch.tensor(mask_rates))
     model.present[1, 2:] = False

@@ -282,9 +282,7 @@ def test_stopped_training_on_a_table_resumes(command: Command, monkeypatch: pyte
         (["--weights", "other.safetensors"], ("", ""), "start"),
     ],
 )
-def test_a_folder_holds_one_run(
-    command: Command, more: Sequence[str], change: tuple[str, str], difference: str
-) -> None:
+def test_one_run_per_folder(command: Command, more: Sequence[str], change: tuple[str, str], difference: str) -> None:
     command(*LEARN, "-o", "mine.safetensors", "--steps", "1", "-q")
     Path("labelled.csv").write_text(drawings().replace(*change, 1))
     Path("mine.safetensors").rename("other.safetensors")

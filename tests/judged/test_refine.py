@@ -40,9 +40,7 @@ def tables(draw: st.DrawFn) -> tuple[Floats, Candidate]:
 
 
 @given(tables(), st.integers(2, 60), st.booleans())
-def test_results_are_distinct_valid_and_keep_equal_rows_together(
-    table: tuple[Floats, Candidate], max_clusters: int, keep_number: bool
-) -> None:
+def test_results_are_distinct_and_valid(table: tuple[Floats, Candidate], max_clusters: int, keep_number: bool) -> None:
     x, original = table
     results = neighbouring_partitions(x, original, max_clusters=max_clusters, keep_number=keep_number)
     assert len(results) <= MAX_RESULTS

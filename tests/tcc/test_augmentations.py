@@ -36,9 +36,7 @@ def luma(images: Tensor) -> Tensor:
 @presets
 @shapes
 @pytest.mark.usefixtures("untouched_random_state")
-def test_shape_and_range_are_kept_and_randomness_comes_from_the_generator(
-    augment: Augmentations, shape: tuple[int, ...]
-) -> None:
+def test_shape_and_range_are_kept_and_the_generator_decides(augment: Augmentations, shape: tuple[int, ...]) -> None:
     images = random_images(16, shape)
     before = images.clone()
     view = augment(images, seeded())

@@ -43,9 +43,7 @@ def numbered_entries(first: int, count: int, shape: tuple[int, ...]) -> Tensor:
 @given(
     length=st.integers(0, 7), sizes=st.lists(st.integers(0, 16), max_size=8), shape=st.sampled_from([(), (2,), (3, 2)])
 )
-def test_a_memory_bank_keeps_the_newest_entries_oldest_first(
-    length: int, sizes: list[int], shape: tuple[int, ...]
-) -> None:
+def test_memory_banks_keep_the_newest_entries_in_order(length: int, sizes: list[int], shape: tuple[int, ...]) -> None:
     bank = MemoryBank(length, shape)
     assert bank.contents().shape == (0, *shape)
     total = 0

@@ -192,9 +192,7 @@ def test_evaluations_follow_the_right_steps(evaluate_every: int, expected: list[
         ([math.nan] * 6, None, 12, 12),  # never better
     ],
 )
-def test_the_best_weights_are_kept_and_patience_stops_training(
-    values: list[float], patience: int | None, last: int, kept: int
-) -> None:
+def test_the_best_weights_and_patience(values: list[float], patience: int | None, last: int, kept: int) -> None:
     model = Line()
     errors = iter(values)
     config = TrainConfig(12, evaluate_every=2, keep_best="error", patience=patience)

@@ -126,9 +126,7 @@ def test_progress_counts_from_the_resumed_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", ['{"step": 13, "lo', "\0\0", "5", '{"loss": 1}', "é"])
-def test_an_incomplete_log_line_is_dropped(
-    rest: str, uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path
-) -> None:
+def test_incomplete_lines_are_dropped(rest: str, uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     with (tmp_path / "log.jsonl").open("ab") as file:
         file.write(rest.encode("latin-1"))
@@ -244,9 +242,7 @@ def test_the_log_is_valid_json_even_with_nan(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="processes start too slowly")
 @pytest.mark.parametrize(("case", "save_every", "kills"), [("all", 1, 7), ("best", 9, 5)])
-def test_a_run_that_is_killed_repeatedly_ends_like_an_uninterrupted_one(
-    case: str, save_every: int, kills: int, tmp_path: Path
-) -> None:
+def test_runs_killed_often_end_like_uninterrupted_ones(case: str, save_every: int, kills: int, tmp_path: Path) -> None:
     """Once it saves after every step, once most steps are lost."""
     config = replace(CASES[case], steps=90, save_every=save_every)
     uninterrupted = run(tmp_path / "uninterrupted", config)
