@@ -99,8 +99,7 @@ def test_the_card_describes_the_origin_of_the_weights(tmp_path: Path) -> None:
     path = run_recipe(toy(), tmp_path / "run")
     assert path == tmp_path / "run" / "toy-v1.safetensors"
     tensors, card = load_checkpoint(path)
-    assert card["recipe"] == TOY
-    assert card["model"]["width"] == 8
+    assert (card["recipe"], card["model"]["width"]) == (TOY, 8)
     assert {key: card[key] for key in ("method", "coterie", "name", "summary", "licence", "steps", "start")} == {
         "method": "dac",
         "coterie": coterie.__version__,
@@ -235,8 +234,7 @@ def test_training_can_start_from_a_file_beside_the_recipe(tmp_path: Path) -> Non
     tensors, card = load_checkpoint(run_recipe(recipe, tmp_path / "second"))
     weights, _ = load_checkpoint(tmp_path / "first.safetensors")
     assert all(torch.equal(tensors[name], weights[name]) for name in weights)
-    assert card["start"]["name"] == "toy-v1"
-    assert len(card["start"]["sha256"]) == 64
+    assert (card["start"]["name"], len(card["start"]["sha256"])) == ("toy-v1", 64)
     assert card["recipe"]["start"] == "first.safetensors"
     with pytest.raises(TrainingError, match=r"differ in start\.name, start\.sha256\."):
         run_recipe(

@@ -48,8 +48,7 @@ def test_weights_are_loaded_by_name_and_listed_by_method() -> None:
     assert card == pretrained_card("toy-blobs-v1")
     assert card["summary"] == 'For "tests": β.'
     assert pretrained_names() == ["toy-blobs-v1", "toy-rings-v2"]
-    assert pretrained_names("other") == ["toy-rings-v2"]
-    assert pretrained_names("unknown") == []
+    assert (pretrained_names("other"), pretrained_names("unknown")) == (["toy-rings-v2"], [])
 
 
 @pytest.mark.usefixtures("package")

@@ -94,8 +94,7 @@ def test_the_published_network_is_learned_on_request(estimator: Any) -> None:
 def test_weights_for_other_features_are_not_a_start(start: Path) -> None:
     tasks = [make_task(seed, columns=3) for seed in range(2)]
     model = DAC(weights=start, random_state=0, density="none").learn(tasks, steps=1, batch_size=2, max_points=10)
-    assert model.fit(tasks[0][0]).model_.config.n_features == 3
-    assert model.notes_ == ()
+    assert (model.fit(tasks[0][0]).model_.config.n_features, model.notes_) == (3, ())
 
 
 def test_training_runs_on_the_device(start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,8 +135,7 @@ def test_an_interrupted_run_is_resumed(start: Path, learned: DAC, tmp_path: Path
 
 def test_learning_from_a_sampler(start: Path) -> None:
     model = DAC(weights=start, random_state=0).learn(MixturesOfGaussians(max_points=30), steps=2, batch_size=3)
-    assert model.evaluation_.keys() == {"loss"}
-    assert model.fit(NEW).table_.scaling == "none"
+    assert (model.evaluation_.keys(), model.fit(NEW).table_.scaling) == ({"loss"}, "none")
 
 
 @pytest.mark.parametrize("estimator", [DAC, AMCP])
@@ -146,8 +144,7 @@ def test_learning_from_images(estimator: Any) -> None:
     classes = np.repeat(np.arange(6), 8)
     images = (source.integers(0, 200, (6, 16, 16))[classes] + source.integers(0, 50, (48, 16, 16))).astype(np.uint8)
     model = estimator(weights=None, random_state=0).learn([(images, classes)], steps=1, batch_size=1)
-    assert model.fit(images).labels_.shape == (48,)
-    assert model.model_.config.encoder == "strided"
+    assert (model.fit(images).labels_.shape, model.model_.config.encoder) == ((48,), "strided")
 
 
 def test_columns_that_vary_in_some_tasks_only() -> None:

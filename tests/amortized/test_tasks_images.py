@@ -47,8 +47,7 @@ def test_labels_are_the_classes_of_one_group(sizes: Any, rotations: bool) -> Non
     sampler = tasks(sizes=sizes, rotations=rotations, clusters=(2, 6 if rotations else 4))
     assert isinstance(sampler, TaskSampler)
     batch = sampler.sample(40, seeded())
-    assert batch.x.shape == (40, 12, 32)
-    assert batch.x.dtype == torch.float32
+    assert (batch.x.shape, batch.x.dtype) == ((40, 12, 32), torch.float32)
     assert batch.valid.all()
     for x, labels in zip(batch.x, batch.labels, strict=True):
         number, turn = which(x), quarters(x)

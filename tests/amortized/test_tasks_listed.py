@@ -28,8 +28,7 @@ def test_it_is_a_sampler_of_padded_batches() -> None:
     assert isinstance(tasks, TaskSampler)
     batch = tasks.sample(16, seeded())
     assert batch.x.shape[:2] == batch.labels.shape == batch.valid.shape
-    assert batch.x.shape[0] == 16
-    assert batch.x.shape[2] == 3
+    assert (batch.x.shape[0], batch.x.shape[2]) == (16, 3)
     assert (batch.valid.sum(dim=1) >= 1).all()
     assert int(batch.valid.sum(dim=1).max()) == batch.x.shape[1] <= 20
     assert (batch.labels >= 0).all()

@@ -80,8 +80,7 @@ def test_check_names_pages_that_differ(
     folder = ["--out", str(tmp_path)]
     assert main([*folder, "--check"]) == 1
     assert re.findall(r"(\w+)\.md", capsys.readouterr().err) == ["new", "old"]
-    assert main(folder) == 0
-    assert main([*folder, "--check"]) == 0
+    assert (main(folder), main([*folder, "--check"])) == (0, 0)
     assert {path.name for path in tmp_path.iterdir()} == {"new.md", "same.md"}
 
 
@@ -117,10 +116,7 @@ def test_lines_are_flattened() -> None:
     line = flatten(
         {"settings": {"rule": "loss"}, "metrics": {"ari": 0.5, "set": {"k": 2}}, "course": [[1, 0.5], [2, 0.6]]}
     )
-    assert line["settings.rule"] == "loss"
-    assert line["ari"] == 0.5
-    assert line["set.k"] == 2
-    assert line["course.2.1"] == 2
+    assert (line["settings.rule"], line["ari"], line["set.k"], line["course.2.1"]) == ("loss", 0.5, 2, 2)
 
 
 @pytest.mark.parametrize(

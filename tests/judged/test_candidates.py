@@ -188,8 +188,7 @@ def test_density_peaks_and_modes_find_every_number_and_modes_are_nested() -> Non
     geometry = Geometry(normal(200, 2, seed=0))
     assert [len(np.unique(each)) for each in density_peaks(geometry, [2, 4, 7])] == [2, 4, 7]
     coarse, fine = density_modes(geometry, [2, 5])
-    assert len(np.unique(coarse)) == 2
-    assert len(np.unique(fine)) == 5
+    assert (len(np.unique(coarse)), len(np.unique(fine))) == (2, 5)
     assert len({(a, b) for a, b in zip(coarse.tolist(), fine.tolist(), strict=True)}) == 5
     assert list(density_modes(Geometry(np.array([[0.0], [1.0]])), [2, 3])) == []
 
@@ -209,8 +208,7 @@ def test_candidates_are_ordered_by_size_distinct_and_reproducible(effort: Effort
     candidates, again = (generate_candidates(tabular(), effort=effort, max_clusters=8, seed=3) for _ in range(2))
     for each in candidates:
         sizes = np.bincount(each.labels)
-        assert each.labels.dtype == np.int64
-        assert each.labels.shape == (150,)
+        assert (each.labels.dtype, each.labels.shape) == (np.int64, (150,))
         assert 2 <= each.n_clusters == len(sizes) <= 8
         assert sizes.min() > 0
         assert np.array_equal(order_by_size(each.labels)[0], each.labels)
@@ -307,8 +305,7 @@ def test_clusters_are_numbered_by_size_then_by_first_row() -> None:
 def test_numbers_of_clusters_thin_out_and_are_limited_by_the_rows() -> None:
     assert cluster_numbers(1000, 1000, 50) == (*range(2, 13), 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
     assert cluster_numbers(1000, 1000, 9) == tuple(range(2, 10))
-    assert cluster_numbers(9, 9, 50) == (2, 3, 4)
-    assert cluster_numbers(100, 5, 50) == (2, 3, 4, 5)
+    assert (cluster_numbers(9, 9, 50), cluster_numbers(100, 5, 50)) == ((2, 3, 4), (2, 3, 4, 5))
     assert cluster_numbers(2, 2, 50) == cluster_numbers(3, 3, 50) == (2,)
     assert cluster_numbers(9, 1, 50) == ()
     assert 150 < cluster_numbers(1000, 1000, 200)[-1] <= 200

@@ -79,8 +79,7 @@ def test_neighbours_by_hand() -> None:
     """The nearest of 0, 1, 3, 7, 15 are 1, 0, 1, 3, 7."""
     found = features(np.array([[0.0], [1.0], [3.0], [7.0], [15.0]]), [0, 0, 0, 1, 1], [0, 1, 0, 1, 0])
     assert found["same_1"] == pytest.approx([0.8, 0.0])
-    assert found["same_1_worst"][0] == 0.5
-    assert found["same_1_median"][0] == 0.75
+    assert (found["same_1_worst"][0], found["same_1_median"][0]) == (0.5, 0.75)
 
 
 def test_gaps_by_hand() -> None:

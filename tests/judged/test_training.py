@@ -162,8 +162,7 @@ def test_a_recipe_trains_a_judge_for_coterie(tmp_path: Path) -> None:
     _, card = load_checkpoint(path)
     assert card["method"] == "judge"
     assert card["columns"] == list(column_names())
-    assert card["steps"] == 3
-    assert set(card["calibration"]) == {"slope", "offset"}
+    assert (card["steps"], set(card["calibration"])) == (3, {"slope", "offset"})
     assert card["evaluation"]["adjusted_rand_index"] <= card["evaluation"]["best_candidate"]
     assert [part.name for part in sorted((tmp_path / "judged").iterdir())] == ["judged-000000.safetensors"]
     before = path.read_bytes()

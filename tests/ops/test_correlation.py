@@ -278,8 +278,7 @@ def test_contraction_finds_clear_clusters_in_any_order(noise: float) -> None:
 def test_bias_decides_how_much_is_joined() -> None:
     kernel = probabilities(40, 3)
     numbers = [int(correlation.contract_edges(kernel, bias).max()) + 1 for bias in (-50.0, -1.0, 1.0, 50.0)]
-    assert numbers[0] == 40
-    assert numbers[-1] == 1
+    assert (numbers[0], numbers[-1]) == (40, 1)
     assert numbers == sorted(numbers, reverse=True)
 
 

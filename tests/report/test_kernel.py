@@ -35,8 +35,7 @@ def panels_of(kernel: Any, labels: Any, classes: Any = None) -> tuple[dict[str, 
 def test_rows_are_sorted_by_cluster(rendered: list[Any]) -> None:
     labels = np.array([1, 0, 1, 0])
     panels = panels_of((labels[:, None] == labels).astype(np.float32), labels)
-    assert list(panels[0]) == ["predicted"]
-    assert panels[1] == ""
+    assert (list(panels[0]), panels[1]) == (["predicted"], "")
     inside = rendered[0][STRIP + 1 :, STRIP + 1 :]
     assert inside.shape == (4, 4, 3)
     assert (inside[:2, 2:] == 1).all()  # white: not in the same cluster

@@ -44,8 +44,7 @@ def test_images_are_in_the_order_of_their_file_names(tmp_path: Path) -> None:
     table = read_images(tmp_path, on_progress=lambda done, count: seen.append((done, count)))
     assert table.image == (4, 6, 1)
     assert table.block is not None
-    assert table.block.dtype == np.uint8
-    assert table.block[:, 0].tolist() == [1, 2, 3]
+    assert (table.block.dtype, table.block[:, 0].tolist()) == (np.uint8, [1, 2, 3])
     assert table.extra_columns["file"].tolist() == ["a.png", "b.png", "c.PNG"]
     assert "folder" not in table.extra_columns
     assert (table.notes, table.named, table.source) == ((), False, tmp_path.name)
@@ -129,8 +128,7 @@ def test_rotated_photos_are_stored_upright(tmp_path: Path) -> None:
     pixels[:, :8] = 250
     Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
     table = read_images(tmp_path)
-    assert table.image == (16, 8, 1)
-    assert table.notes == ()
+    assert (table.image, table.notes) == ((16, 8, 1), ())
     assert table.block is not None
     image = table.block.reshape(16, 8).astype(int)
     assert image[:7].min() > 200
@@ -211,8 +209,7 @@ def test_classes_are_read_from_sub_folders(tmp_path: Path) -> None:
     for name, value in (("b/2.png", 3), ("a/1.png", 1), ("b/deep/1.png", 4), ("a/x.png", 2)):
         save(tmp_path / name, grey(value))
     found = read_image_classes(tmp_path, size=(2, 2))
-    assert found.images.shape == (4, 2, 2, 1)
-    assert found.images[:, 0, 0, 0].tolist() == [1, 2, 3, 4]
+    assert (found.images.shape, found.images[:, 0, 0, 0].tolist()) == ((4, 2, 2, 1), [1, 2, 3, 4])
     assert (found.names, found.classes.tolist()) == (("a", "b"), [0, 0, 1, 1])
     assert found.files == ("a/1.png", "a/x.png", "b/2.png", "b/deep/1.png")
     assert "resized to 2x2" in found.notes[0]

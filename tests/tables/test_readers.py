@@ -124,8 +124,7 @@ def test_as_text_keeps_ids_as_written() -> None:
 
 def test_names_become_unique() -> None:
     table = read_text("a,a,a_2,\n1,2,3,4\n5,6,7,8\n")
-    assert table.names == ("a", "a_3", "a_2", "column_4")
-    assert len(table.notes) == 2
+    assert (table.names, len(table.notes)) == (("a", "a_3", "a_2", "column_4"), 2)
 
 
 @pytest.mark.parametrize(
@@ -225,8 +224,7 @@ def test_objects_in_npy_are_never_unpickled(tmp_path: Path) -> None:
 def test_matlab_files_and_advice_for_those_of_version_7_3(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"fea": np.eye(3), "gnd": np.array([1, 2, 2])})
     table = read_table(tmp_path / "x.mat")
-    assert table.n_columns == 3
-    assert table.extra_columns["gnd"].tolist() == [1, 2, 2]
+    assert (table.n_columns, table.extra_columns["gnd"].tolist()) == (3, [1, 2, 2])
     header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "x.mat").write_bytes(header + b"\x89HDF\r\n\x1a\n" + bytes(512))
     with pytest.raises(TableError, match=r"-v7"):

@@ -73,8 +73,7 @@ def test_objects_that_are_neither_numbers_nor_text_raise_a_type_error(value: obj
 def test_object_arrays_and_lists_of_rows() -> None:
     assert as_table(np.array([[1, "2.5"], [None, 3]], dtype=object)).kinds == ("number", "number")
     table = as_table([["a", 1], ["b", None], [None, 2.5]])
-    assert table.kinds == ("category", "number")
-    assert table.column(0).tolist() == ["a", "b", None]
+    assert (table.kinds, table.column(0).tolist()) == (("category", "number"), ["a", "b", None])
     assert as_table([["a", dt.date(2020, 1, 1)]]).kinds == ("category", "date")
     assert as_table(np.array([["x", "y"]])).kinds == ("category", "category")
     assert as_table(np.array([[b"x", b"y"]])).column(0).tolist() == ["x"]
@@ -232,8 +231,7 @@ def test_ids_and_truth_are_never_features() -> None:
     chosen = choose_columns(PEOPLE, ids="who", truth="group")
     assert chosen.features.names == ("height", "weight")
     assert chosen.ids is not None
-    assert chosen.ids.tolist() == [1, 2]
-    assert chosen.ids.dtype == np.int64
+    assert (chosen.ids.tolist(), chosen.ids.dtype) == ([1, 2], np.int64)
     assert chosen.truth is not None
     assert chosen.truth.tolist() == ["a", "b"]
     assert choose_columns(PEOPLE, columns=["who", "height"], ids="who").features.names == ("height",)
@@ -242,8 +240,7 @@ def test_ids_and_truth_are_never_features() -> None:
 def test_columns_are_chosen_by_name_by_number_and_from_extra_columns() -> None:
     assert choose_columns(PEOPLE, columns=["3", "height"]).features.names == ("weight", "height")
     chosen = choose_columns(PEOPLE, drop=["who", "4"], truth="y")
-    assert chosen.features.names == ("height", "weight")
-    assert chosen.truth_name == "y"
+    assert (chosen.features.names, chosen.truth_name) == (("height", "weight"), "y")
 
 
 @pytest.mark.parametrize("choice", [{"columns": ["heigth"]}, {"drop": ["Height "]}, {"ids": "HEIGHT"}])

@@ -136,8 +136,7 @@ def test_keys_are_enqueued_after_the_step() -> None:
     torch.testing.assert_close(model.instance_queue.contents().norm(dim=1), torch.ones(5))
     for _ in range(4):
         step(model, batch)
-    assert len(model.instance_queue.contents()) == 12
-    assert len(model.cluster_queue.contents()) == 3
+    assert (len(model.instance_queue.contents()), len(model.cluster_queue.contents())) == (12, 3)
 
 
 def test_past_representations_of_the_same_cluster_are_not_negatives() -> None:
