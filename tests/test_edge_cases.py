@@ -65,14 +65,11 @@ def test_two_points(n_clusters: Any, found: int) -> None:
     assert model.n_clusters_ == found
 
 
-def test_one_column() -> None:
+def test_one_column_and_one_cluster_per_point() -> None:
     X, truth = two_groups(1)
     model = quick().fit(X)
     assert_valid(model, X, 50)
     np.testing.assert_array_equal(model.labels_, truth)
-
-
-def test_one_cluster_per_point() -> None:
     X = noise(8, 3)
     model = quick(8).fit(X)
     assert_valid(model, X, 8)
@@ -106,13 +103,10 @@ def test_more_clusters_than_distinct_rows() -> None:
     assert adjusted_rand_score(np.repeat(range(3), 10), model.labels_) > 0.5
 
 
-def test_a_single_value_is_not_missing() -> None:
+def test_groups_are_found_despite_missing_values() -> None:
     X = np.full((6, 3), np.nan)
     X[2, 1] = 4.0
     assert_valid(quick().fit(X), X, 6)
-
-
-def test_groups_are_found_despite_missing_values() -> None:
     X, truth = two_groups(6)
     X[noise(50, 6, seed=1) > 1.2] = np.nan
     model = quick().fit(X)

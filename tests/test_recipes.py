@@ -187,13 +187,10 @@ def test_processes_that_train_together_sample_their_own_tasks(tmp_path: Path) ->
     assert load_checkpoint(tmp_path / "run" / "toy-v1.safetensors")[1]["steps"] == steps
 
 
-def test_training_time_is_summed_over_resumptions(tmp_path: Path) -> None:
+def test_time_is_summed_over_resumptions_in_a_folder_of_one_recipe(tmp_path: Path) -> None:
     lines = [{"step": step, "seconds": seconds} for step, seconds in enumerate([1.0, 2.5, 0.5, 1.0, 0.25], start=1)]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert training_seconds(tmp_path) == 2.5 + 1.0 + 0.25
-
-
-def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     with pytest.raises(TrainingError, match=r"holds another run; they differ in model\.width, seed\. Use"):
         run_recipe(toy(seed=4, model={"width": 16}), tmp_path)

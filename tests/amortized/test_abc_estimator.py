@@ -102,15 +102,12 @@ def test_other_decodings_find_clear_blobs(decoding: Any, blobs: Any) -> None:
     assert adjusted_rand_index(blobs[1], model.labels_) > 0.9
 
 
-def test_more_rows_than_the_kernel_is_made_for(blobs: Any) -> None:
+def test_more_rows_than_expected_are_taken_and_more_clusters_than_rows_rejected(blobs: Any) -> None:
     model = AttentionBasedClustering(max_points=60, random_state=0).fit(blobs[0])
     assert model.kernel_.shape == (60, 60)
     assert adjusted_rand_index(blobs[1], model.labels_) > 0.95
     assert np.array_equal(model.predict(blobs[0]), model.labels_)
     assert "60 of the 200 rows" in model.notes_[0]
-
-
-def test_more_clusters_than_rows_are_rejected() -> None:
     with pytest.raises(InputError, match="n_clusters=5 is more than n_samples=3"):
         AttentionBasedClustering(5).fit(np.eye(3))
 

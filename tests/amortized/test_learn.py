@@ -45,14 +45,11 @@ def learned(start: Path) -> DAC:
     return DAC(weights=start, random_state=0).learn(TASKS, **QUICK)
 
 
-def test_a_learned_network_clusters_new_sets(learned: DAC) -> None:
+def test_a_learned_network_clusters_new_sets_and_the_file_stays(learned: DAC, start: Path) -> None:
     assert_consistent(learned.fit(NEW), NEW, len(NEW))
     assert learned.evaluation_.keys() == {"loss", "adjusted_rand_index", "held_out_tasks"}
     assert learned.evaluation_["held_out_tasks"] == 1
     assert -1.0 <= learned.evaluation_["adjusted_rand_index"] <= 1.0
-
-
-def test_learning_changes_the_network_and_not_the_file(start: Path, learned: DAC) -> None:
     before = start.read_bytes()
     untrained = DAC(weights=start, random_state=0).fit(NEW).score_samples(NEW)
     assert not np.array_equal(learned.fit(NEW).score_samples(NEW), untrained)

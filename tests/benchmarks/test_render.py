@@ -210,13 +210,10 @@ def test_tables_repeat_across_groups_and_substitute_variables(block: Callable[..
     assert "| less theirs | .7 | – |" in second
 
 
-def test_rows_may_be_sorted_by_name_and_compared_with_variables(block: Callable[..., str]) -> None:
+def test_rows_may_be_sorted_compared_and_must_match(block: Callable[..., str]) -> None:
     assert [row[0] for row in cells(block(rows="sorted", columns=["ari"]))[1:]] == ["Ours", "Theirs", "A third"]
     rows = [{"title": "difference", "method": "ours", "_less": "theirs"}]
     assert "| difference | +.175 ± .225 |" in block(rows=rows, over={"method": "$less"}, columns=[["", "{ari:gain3}"]])
-
-
-def test_rows_that_match_nothing_are_errors(block: Callable[..., str]) -> None:
     with pytest.raises(InputError, match=r"matches .*'method': 'absent'"):
         block(rows=["ours", "absent"], columns=["ari"])
 
@@ -228,12 +225,9 @@ def test_unfinished_runs_are_explained(block: Callable[..., str]) -> None:
     )
 
 
-def test_only_common_units_are_compared(block: Callable[..., str]) -> None:
+def test_only_common_units_are_compared_and_published_values_stand_beside(block: Callable[..., str]) -> None:
     table = block(common=["seed", "method"], columns=[["sum", "{ari:sum2}"]])
     assert cells(table)[1] == ["Ours", "1.70"]  # not the run with seed 1
-
-
-def test_published_values_stand_beside_ours(block: Callable[..., str]) -> None:
     rows = ["ours", "theirs", {"title": "printed only", "method": "none", "_as": "only"}]
     table = block(rows=rows, published="paper:table.$as.$metric", columns=[["ARI", "{ari:mean2}{ari:pub2}"]])
     assert [row[1] for row in cells(table)[1:]] == [".80 / .95", ".62", "– / .50"]

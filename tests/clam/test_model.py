@@ -348,15 +348,12 @@ def test_absent_prototypes_never_move() -> None:
     assert (model.prototypes[1, :2] != before[1, :2]).all()
 
 
-def test_equal_row_weights_change_nothing() -> None:
+def test_equal_row_weights_change_nothing_and_rows_of_weight_zero_do_not_count() -> None:
     plain, weighted = make_runs(), make_runs()
     fit(plain, float_rows())
     fit(weighted, float_rows(), weight=torch.full((50,), 3.0))
     torch.testing.assert_close(weighted.prototypes, plain.prototypes)
-
-
-def test_rows_of_weight_zero_do_not_count() -> None:
-    """With one mask for the batch, since a row less would shift the masks of the others."""
+    # With one mask for the batch, since a row less would shift the masks of the others.
     x, weight = float_rows(10), torch.tensor([1.0, 2.0] * 3 + [0.0] * 4)
     model = make_runs(rows_per_mask=32)
     weighted = model.loss(PointBatch(x, torch.arange(10), weight), seeded())

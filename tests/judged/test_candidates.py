@@ -285,19 +285,13 @@ def test_unusual_rows_have_the_candidates_that_are_possible(effort: Effort, x: F
         assert all(each.n_clusters == k for each in generate_candidates(x, effort=effort, n_clusters=k, seed=0))
 
 
-def test_no_candidate_has_more_clusters_than_there_are_distinct_rows() -> None:
+def test_numbers_and_stages_of_candidates() -> None:
     assert generate_candidates(np.repeat(np.eye(3), 9, axis=0), effort="fast", n_clusters=4, seed=0) == []
     assert generate_candidates(np.repeat(np.eye(3), 9, axis=0), effort="fast", n_clusters=3, seed=0)
-
-
-def test_stages_name_the_algorithm_and_the_view() -> None:
     stages: list[str] = []
     generate_candidates(blobs()[0], effort="fast", seed=0, on_stage=stages.append)
     assert stages[0] == "Ward linkage, standardised columns"
     assert len(stages) == len(set(stages)) >= 6
-
-
-def test_clusters_are_numbered_by_size_then_by_first_row() -> None:
     labels, n_clusters = order_by_size(np.array([7, 3, 3, 7, 4, 4, 4]))
     assert (labels.tolist(), n_clusters) == ([1, 2, 2, 1, 0, 0, 0], 3)
 

@@ -67,16 +67,13 @@ def test_indices_are_those_of_scikit_learn(x: np.ndarray, labels: np.ndarray, va
         np.testing.assert_allclose(values[:, NAMES.index(name)], column, atol=2e-5, err_msg=name)
 
 
-def test_sizes_by_hand() -> None:
+def test_sizes_and_neighbours_by_hand() -> None:
     found = features(np.arange(10.0)[:, None], [0] * 8 + [1] * 2)
     assert found["smallest_share"] == pytest.approx([0.2])
     assert found["largest_share"] == pytest.approx([0.8])
     assert found["tiny_clusters"] == [0.5]
     assert found["size_evenness"] == pytest.approx([-(0.8 * np.log(0.8) + 0.2 * np.log(0.2)) / np.log(2.0)])
-
-
-def test_neighbours_by_hand() -> None:
-    """The nearest of 0, 1, 3, 7, 15 are 1, 0, 1, 3, 7."""
+    # The nearest of 0, 1, 3, 7, 15 are 1, 0, 1, 3, 7.
     found = features(np.array([[0.0], [1.0], [3.0], [7.0], [15.0]]), [0, 0, 0, 1, 1], [0, 1, 0, 1, 0])
     assert found["same_1"] == pytest.approx([0.8, 0.0])
     assert (found["same_1_worst"][0], found["same_1_median"][0]) == (0.5, 0.75)
@@ -93,16 +90,13 @@ def test_gaps_by_hand() -> None:
     assert found["uncut_to_cut"][::2] == pytest.approx([np.log(3.0 / 9.0), np.log(9.0 / 2.0)])
 
 
-def test_modularity_of_two_cliques() -> None:
+def test_modularity_and_variance_of_columns_by_hand() -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.random((13, 2)), 50.0 + rng.random((13, 2))])
     found = features(x, [0] * 13 + [1] * 13, [0] * 26)
     assert found["modularity"][0] == pytest.approx(0.5)
     assert found["conductance_worst"][0] == 0.0
     assert found["log_pieces"] == pytest.approx([0.0, np.log(2.0)])
-
-
-def test_variance_of_columns_by_hand() -> None:
     x = np.array([[-1.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [1.0, -1.0]])
     found = features(x, [0, 0, 1, 1])
     assert (found["column_best"], found["column_median"], found["columns_mattering"]) == ([1.0], [0.5], [0.5])
@@ -238,16 +232,13 @@ MERGED = {
 }
 
 
-def test_halved_and_merged_blobs_show(three_blobs: dict[str, list[float]]) -> None:
+def test_halved_and_merged_clusters_show(three_blobs: dict[str, list[float]]) -> None:
     for name, margin in HALVED.items():
         truth, halved, _ = three_blobs[name]
         assert truth > halved + margin, name
     for name, margin in MERGED.items():
         truth, _, merged = three_blobs[name]
         assert merged > truth + margin, name
-
-
-def test_rings_are_better_than_halves() -> None:
     x, truth = rings()
     found = features(x, truth, (x[:, 0] > 0.0).astype(np.int64))
     for name in ("border_sparsity", "density_validity", "same_12", "own_mode_worst", "log_dunn"):

@@ -271,13 +271,10 @@ def test_columns_are_of_their_kind(style: str) -> None:
     assert set(transforms.kinds) <= set(STYLES[style])
 
 
-def test_outliers_are_labelled_minus_1() -> None:
+def test_outliers_are_labelled_minus_1_and_constant_columns_become_0() -> None:
     x, labels = sampling.add_outliers(torch.zeros(20, 2), torch.zeros(20, dtype=torch.int64), 5, sampling.Rng(seeded()))
     assert len(x) == len(labels) == 25
     assert int((labels == -1).sum()) == 5
-
-
-def test_constant_columns_become_0() -> None:
     rows = sampling.standardise(torch.tensor([[1.0, 7e5], [3.0, 7e5]]))
     assert rows.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
 

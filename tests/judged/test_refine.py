@@ -110,13 +110,10 @@ def test_a_cluster_cut_in_two_is_merged(make: type) -> None:
     assert best(truth, neighbouring_partitions(x, candidate(cut))) == 1.0
 
 
-def test_two_blobs_given_as_one_are_split() -> None:
+def test_two_clusters_given_as_one_are_split() -> None:
     x, truth = blobs(k=3)
     for joined in (np.where(truth == 1, 0, truth), np.where(truth == 2, 1, truth)):
         assert best(truth, neighbouring_partitions(x, candidate(joined))) == 1.0
-
-
-def test_two_rings_given_as_one_are_split() -> None:
     x, truth = rings()
     beside = 8.0 + np.random.default_rng(0).normal(size=(100, 2))
     x, truth = np.concatenate((x, beside)), np.concatenate((truth, np.full(100, 2)))

@@ -169,11 +169,8 @@ def test_merges_are_by_the_mean_probability_between_clusters() -> None:
     assert correlation.cut_at(tree, 0.1).tolist() == [0, 0, 0, 0]
 
 
-def test_a_cut_merges_at_exactly_the_threshold() -> None:
+def test_cuts_merge_at_the_threshold_and_ignore_the_diagonal() -> None:
     assert correlation.cut_at(correlation.average_linkage(torch.full((3, 3), 0.5)), 0.5).tolist() == [0, 0, 0]
-
-
-def test_the_diagonal_is_ignored() -> None:
     kernel = probabilities(10, 0)
     other = kernel.clone().fill_diagonal_(0.0)
     assert torch.equal(correlation.average_linkage(kernel).probability, correlation.average_linkage(other).probability)

@@ -53,11 +53,8 @@ def test_known_classes_are_compared(rendered: list[Any]) -> None:
     assert wrong.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
 
 
-def test_many_rows_are_sampled() -> None:
+def test_many_rows_are_sampled_and_no_kernel_gives_no_panels() -> None:
     n = SIDE + 20
     assert panels_of(np.eye(n), np.zeros(n, dtype=np.int64))[1] == f"{SIDE} of {n} rows are shown."
-
-
-def test_no_kernel_no_panels() -> None:
     data: Any = SimpleNamespace()
     assert kernel_panels(FitDescription(), data, None, cluster_colours(1)) is None

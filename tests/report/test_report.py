@@ -40,14 +40,11 @@ def test_clusters_are_numbered_as_in_the_labels() -> None:
     assert "cluster ${cluster}," in page
 
 
-def test_page_is_self_contained() -> None:
+def test_the_page_is_self_contained_and_reproducible() -> None:
     page = page_of(wine(), 3)
     addresses = [a[name] or "" for _, a in Structure(page).tags for name in ("src", "href") if name in a]
     assert all(address.startswith(("#", "data:image/png;base64,")) for address in addresses)
     assert not [text for text in ("://", "@import", "url(") if text in page]
-
-
-def test_same_input_gives_the_same_page() -> None:
     assert page_of(wine(), 3) == page_of(wine(), 3)
 
 
@@ -201,20 +198,14 @@ def test_another_table_is_rejected() -> None:
         render_report(model, fewer, title="", source="")
 
 
-def test_colours_differ() -> None:
+def test_colours_axes_and_curves() -> None:
     colours = cluster_colours(40)
     assert len({colour.light for colour in colours}) == len({colour.dark for colour in colours}) == 40
     assert all(re.fullmatch("#[0-9a-f]{6}", code) for c in colours for code in (c.light, c.dark))
-
-
-def test_axis_ticks_are_round_and_inside() -> None:
     axis = axis_over(-0.3, 1.0)
     assert [text for _, text in axis.ticks] == ["0", "0.5", "1.0"]
     assert all(0 <= at <= 100 for at, _ in axis.ticks)
     assert [text for _, text in axis_over(1000.0, 1001.0).ticks][:2] == ["1,000.0", "1,000.2"]
     assert [text for _, text in axis_over(0.0, 4e-30).ticks][1] == "1.00e−30"
-
-
-def test_training_curve_is_logarithmic_when_the_loss_falls_far() -> None:
     curves = [training_curve(losses) for losses in ([100.0, 10.0, 1.0], [3.0, 2.5, 2.0], [1.0, 1.0], [])]
     assert [curve and curve["y"].title for curve in curves] == ["loss (logarithmic)", "loss", "loss", None]

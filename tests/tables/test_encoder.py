@@ -178,11 +178,8 @@ def test_features_of_a_mixed_table_and_their_inverse() -> None:
     assert any("category of their own" in note for note in encoder.notes)
 
 
-def test_without_scaling_categories_are_plain_indicators() -> None:
+def test_indicators_and_booleans_are_not_scaled() -> None:
     assert encode([["a"], ["b"], ["a"]], "none").tolist() == [[1, 0], [0, 1], [1, 0]]
-
-
-def test_booleans_are_never_compressed() -> None:
     flags = np.zeros((1000, 1), dtype=bool)
     flags[0] = True
     np.testing.assert_allclose(encode(flags), encode(flags, "standard"))
@@ -199,13 +196,10 @@ def test_unseen_levels_become_zeros_and_are_described() -> None:
     assert "'(missing)', 'z'" in line
 
 
-def test_categories_read_as_numbers_in_new_data_are_matched() -> None:
+def test_levels_are_matched_as_text_and_limited() -> None:
     encoder = TableEncoder().fit(Table(("code",), (text_column(["1", "2", "x"]),)))
     part = encoder.transform(Table(("code",), (np.array([2.0, 1.0]),)))
     np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (text_column(["2", "1"]),))))
-
-
-def test_too_many_levels_raise_an_error_with_advice() -> None:
     with pytest.raises(TableError, match=r"51 different texts.*--drop 'who'.*--id 'who'"):
         TableEncoder().fit(Table(("who",), (text_column([str(i) for i in range(51)]),)))
 

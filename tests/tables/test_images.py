@@ -190,15 +190,12 @@ def test_damaged_files_are_named_in_the_error(damage: str, tmp_path: Path) -> No
         read_images(tmp_path)
 
 
-def test_suspiciously_large_images_raise_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_images_and_missing_pillow_raise_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "bomb.png", grey(1, 40, 40))
     for limit in (1000, 100):  # above which Pillow warns or raises an error
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(TableError, match=r"'bomb\.png'.*pixels"):
             read_images(tmp_path)
-
-
-def test_missing_pillow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "a.png", grey(1))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'coterie\[images\]'"):

@@ -96,11 +96,6 @@ def test_every_type_of_column() -> None:
     assert np.isnan(table.column(4)).all()
 
 
-def test_text_that_resembles_numbers_or_dates_stays_text() -> None:
-    table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
-    assert table.kinds == ("category", "category")
-
-
 @pytest.mark.parametrize(
     ("text", "expected", "note"),
     [
@@ -117,14 +112,13 @@ def test_decimal_commas_quotes_and_encodings(text: str | bytes, expected: list[o
     assert note in "".join(table.notes)
 
 
-def test_as_text_keeps_ids_as_written() -> None:
+def test_ids_stay_text_and_names_become_unique() -> None:
     table = read_text("id,x\n007,1\n008,2\n", as_text=["id", "absent"])
     assert values(table, "id") == ["007", "008"]
-
-
-def test_names_become_unique() -> None:
     table = read_text("a,a,a_2,\n1,2,3,4\n5,6,7,8\n")
     assert (table.names, len(table.notes)) == (("a", "a_3", "a_2", "column_4"), 2)
+    table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
+    assert table.kinds == ("category", "category")
 
 
 @pytest.mark.parametrize(
@@ -170,16 +164,13 @@ def test_unreadable_files_raise_an_error(tmp_path: Path) -> None:
         read_table(path)
 
 
-def test_gzip(tmp_path: Path) -> None:
+def test_gzip_and_tsv(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
     assert read_table(path).names == ("a", "b")
     path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n" * 99)[:40])
     with pytest.raises(TableError, match="gzip"):
         read_table(path)
-
-
-def test_tsv_may_hold_commas(tmp_path: Path) -> None:
     path = tmp_path / "t.TSV"
     path.write_text("name\nDoe, Jane\nRoe, Rick\n")
     assert read_table(path).n_columns == 1

@@ -144,15 +144,12 @@ def test_images_are_not_copied(dtype: str, shape: tuple[int, ...]) -> None:
     assert (table.n_rows, table.n_columns, table.named) == (4, X[0].size, False)
 
 
-def test_pixels_are_row_by_row_with_channels_last() -> None:
+def test_images_of_all_types_become_rows_of_pixels() -> None:
     X = np.arange(2 * 2 * 3 * 3).reshape(2, 2, 3, 3)
     table = as_table(X)
     position = table.names.index("pixel 1,2,0")
     assert table.column(position).tolist() == X[:, 1, 2, 0].tolist()
     assert as_table(X[..., 0]).names == ("pixel 0,0", "pixel 0,1", "pixel 0,2", "pixel 1,0", "pixel 1,1", "pixel 1,2")
-
-
-def test_tensors_and_lists_of_images_are_accepted() -> None:
     X = np.arange(12.0).reshape(2, 2, 3)
     for other in (torch.tensor(X), X.tolist()):
         table = as_table(other)

@@ -44,12 +44,9 @@ def generator(seed: int = 1) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def test_training_is_adam_at_the_scheduled_rates() -> None:
+def test_training_is_adam_or_adamw_with_decay() -> None:
     config = TrainConfig(10, learning_rate=0.1, warmup=3, betas=(0.8, 0.9), epsilon=1e-6)
     check_against(torch.optim.Adam, config, betas=(0.8, 0.9), eps=1e-6)
-
-
-def test_training_is_adamw_with_decay() -> None:
     decayed = TrainConfig(10, learning_rate=0.1, schedule="one-cycle", optimiser="adamw", weight_decay=0.3)
     check_against(torch.optim.AdamW, decayed, weight_decay=0.3)
     check_against(torch.optim.Adam, replace(decayed, optimiser="adam"), weight_decay=0.3)
@@ -70,18 +67,15 @@ def check_against(kind: Callable[..., torch.optim.Optimizer], config: TrainConfi
     assert torch.equal(model.frozen, torch.ones(1))
 
 
-def test_weight_decay_alone_shrinks_the_weights() -> None:
+def test_training_converges_and_decay_shrinks_the_weights() -> None:
+    model = Line()
+    train(model, batches(300), TrainConfig(300, learning_rate=0.2), generator=generator())
+    torch.testing.assert_close(model.w.detach(), torch.full((2,), 3.0), atol=1e-2, rtol=0)
     model = Line()
     nn.init.ones_(model.w)
     config = TrainConfig(4, learning_rate=0.1, schedule="constant", optimiser="adamw", weight_decay=0.5)
     train(model, [torch.zeros(8, 2)] * 4, config, generator=generator())
     torch.testing.assert_close(model.w.detach(), torch.full((2,), 0.95**4))
-
-
-def test_training_converges() -> None:
-    model = Line()
-    train(model, batches(300), TrainConfig(300, learning_rate=0.2), generator=generator())
-    torch.testing.assert_close(model.w.detach(), torch.full((2,), 3.0), atol=1e-2, rtol=0)
 
 
 def test_infinite_batches_are_used_only_as_needed() -> None:

@@ -173,15 +173,12 @@ def test_other_settings_are_rejected(changes: dict[str, object], named: str, tmp
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_another_model_is_rejected(tmp_path: Path) -> None:
+def test_other_models_and_damaged_states_are_rejected(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     model = Toy()
     model.outer = nn.Parameter(torch.zeros(5))
     with pytest.raises(TrainingError, match=r"another model; tensors such as outer differ"):
         run(tmp_path, CASES["plain"], model=model)
-
-
-def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:-20])
