@@ -107,15 +107,12 @@ def test_ascent_never_lowers_the_likelihood() -> None:
     assert all(parameter.grad is None for parameter in work.head.parameters())
 
 
-def test_the_likelihood_of_a_set_is_that_of_its_points() -> None:
+def test_likelihoods_are_those_of_the_points_and_sets_ascend_independently() -> None:
     x, valid, context = normal(3, 70, 2), torch.arange(70) < torch.tensor([[70], [32], [0]]), normal(3, 3)
     work = _Densities(Network(), flow(), x[0])
     expected = (work.head.deterministic_log_prob(x, context) * valid).sum(dim=1)
     torch.testing.assert_close(work.log_likelihood(x, valid, context), expected)
-
-
-def test_sets_ascend_independently() -> None:
-    """Neither padding nor the other sets change where a set's context goes."""
+    # Neither padding nor the other sets change where a set's context goes.
     x, valid, context = normal(2, 12, 2), torch.arange(12) < torch.tensor([[12], [5]]), normal(2, 3)
     work = _Densities(Network(), flow(), x[0])
     together = work.ascend(x, valid, context, 5)

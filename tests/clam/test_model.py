@@ -257,16 +257,13 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(model.cluster(x, seeded()).labels, clustering.labels)
 
 
-def test_entropy_is_zero_if_one_prototype_dominates() -> None:
+def test_entropy_and_energy_with_one_relevant_prototype() -> None:
     memories = torch.tensor([[0.0, 0.0], [10.0, 0.0]]).double()
     model = with_memories(memories, 2.0)
     entropies = model.entropy(torch.tensor([[0.0, 0.0], [5.0, 0.0], [10.0, 0.0]]).double())
     torch.testing.assert_close(
         entropies, torch.tensor([0.0, 2.0, 0.0]).double().clamp_max(1.0) * torch.tensor(2.0).log()
     )
-
-
-def test_energy_of_a_single_prototype_is_the_squared_distance() -> None:
     model = with_memories(torch.tensor([[1.0, 2.0]]).double(), 3.0)
     energies = model.energy(torch.tensor([[1.0, 2.0], [1.0, 4.0]]).double())
     torch.testing.assert_close(energies, torch.tensor([0.0, 4.0]).double())

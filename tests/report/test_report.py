@@ -82,10 +82,13 @@ def test_two_columns_are_plotted_with_the_regions_of_clusters() -> None:
     assert decode(regions["src"]).size == (280, 174)
 
 
-def test_a_constant_third_column_still_gives_a_map() -> None:
+def test_constant_columns_and_equal_embeddings_still_give_a_map() -> None:
     X, _ = make_blobs(60, centers=2, random_state=0)
     structure = Structure(page_of(as_table(np.column_stack([X, np.ones(60)])), 2))
     assert "principal components" in structure.text
+    table = as_table(np.ones((12, 3)) + 1e-9 * np.arange(12.0).reshape(-1, 1))
+    model = TCC(2, epochs=1, channels=4, random_state=0).fit(as_table(np.arange(36.0).reshape(12, 3)))
+    assert "t-SNE" in render_report(model, table, title="rows", source="rows")
 
 
 @pytest.mark.parametrize(
@@ -97,12 +100,6 @@ def test_embeddings_place_rows_unless_there_are_few_rows_or_columns(n_rows: int,
     model = TCC(2, epochs=1, channels=4, random_state=0).fit(table)
     structure = Structure(render_report(model, table, title="rows", source="rows"))
     assert text in structure.text
-
-
-def test_equal_embeddings_still_give_a_map() -> None:
-    table = as_table(np.ones((12, 3)) + 1e-9 * np.arange(12.0).reshape(-1, 1))
-    model = TCC(2, epochs=1, channels=4, random_state=0).fit(as_table(np.arange(36.0).reshape(12, 3)))
-    assert "t-SNE" in render_report(model, table, title="rows", source="rows")
 
 
 def test_sampling_is_stated_and_the_page_stays_small() -> None:

@@ -99,19 +99,16 @@ def test_a_block_and_separate_columns_give_equal_results() -> None:
         np.testing.assert_array_equal(whole.transform(table), whole.transform(split))
 
 
-def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_values_keep_their_order_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.array([[-1.7e308], [0.0], [1.7e308]])
+    np.testing.assert_allclose(encode(X, "standard")[:, 0], [-1.2247449, 0.0, 1.2247449], rtol=1e-6)
+    encoder = TableEncoder("standard").fit(as_table([[0.0], [1e-300]]))
+    assert np.isfinite(encoder.transform(as_table([[1e308]]))).all()
     X = np.random.default_rng(0).normal(size=(50, 9))
     X[3, 4] = np.inf
     whole = encode(X)
     monkeypatch.setattr("coterie.tables.encoder._ELEMENTS_PER_BATCH", 120)
     np.testing.assert_allclose(encode(X), whole, rtol=1e-6)
-
-
-def test_huge_values_keep_their_order() -> None:
-    X = np.array([[-1.7e308], [0.0], [1.7e308]])
-    np.testing.assert_allclose(encode(X, "standard")[:, 0], [-1.2247449, 0.0, 1.2247449], rtol=1e-6)
-    encoder = TableEncoder("standard").fit(as_table([[0.0], [1e-300]]))
-    assert np.isfinite(encoder.transform(as_table([[1e308]]))).all()
 
 
 def test_missing_numbers_become_the_median() -> None:

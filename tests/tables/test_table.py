@@ -192,10 +192,16 @@ def test_other_names_are_no_image(names: tuple[str, ...]) -> None:
     assert image_shape(names) is None
 
 
-def test_some_of_the_pixels_are_no_image() -> None:
+def test_columns_must_match_names_lengths_and_the_image_shape() -> None:
     table = as_table(np.zeros((2, 3, 3)))
     assert table.select(range(9)).image == (3, 3, 1)
     assert table.select([4, 5]).image is None
+    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
+        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
+    with pytest.raises(TableError, match="one name per column"):
+        Table(("a",), (np.ones(2), np.ones(2)))
+    with pytest.raises(TableError, match="equal length"):
+        Table(("a", "b"), (np.ones(2), np.ones(3)))
 
 
 def test_former_names_warn() -> None:
@@ -205,15 +211,6 @@ def test_former_names_warn() -> None:
         assert table.side == {}
     with pytest.warns(FutureWarning, match="inverse_transform"):
         assert encoder.inverse(encoder.transform(table)).shape == (2, 1)
-
-
-def test_names_lengths_and_the_image_shape_must_match_the_columns() -> None:
-    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
-        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
-    with pytest.raises(TableError, match="one name per column"):
-        Table(("a",), (np.ones(2), np.ones(2)))
-    with pytest.raises(TableError, match="equal length"):
-        Table(("a", "b"), (np.ones(2), np.ones(3)))
 
 
 PEOPLE = Table(

@@ -225,15 +225,12 @@ def test_the_balance_per_sample_is_the_divergence_of_equation_2() -> None:
     assert model.loss(batch, seeded(3)).parts["balance"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_published_settings() -> None:
+def test_settings_are_as_published_and_former_names_translated() -> None:
     settings = PUBLISHED | {"encoder": "resnet34", "image": (3, 32, 32), "channels": 2, "queue_size": 8}
     model = build(TccModel, TccConfig(3072, 10, **settings), seeded())
     x = torch.rand(4, 3072, generator=seeded(1))
     train(model, [ViewBatch(x, x, torch.arange(4))] * 2, TrainConfig(2), generator=seeded(2))
     assert model.cluster(x, seeded()).labels.shape == (4,)
-
-
-def test_former_names_and_values_are_translated() -> None:
     former = {"sharpness": 0.3, "even": "rows", "representation": "draws", "memory": 5, "width": 16}
     config = TccConfig.from_values({"n_features": 6, "n_clusters": 3}, former)
     assert (config.assignment_temperature, config.balance, config.aggregation) == (0.3, "per_sample", "gumbel")

@@ -89,12 +89,9 @@ def test_both_processes_stop_when_one_has_no_more_batches_or_a_nan_loss(tmp_path
         assert "step 4 of 23 (error = nan, size = 0." in message
 
 
-def test_one_process_cannot_resume_a_run_of_two(uninterrupted: Path) -> None:
+def test_single_processes_average_alone_and_cannot_resume_a_run_of_two(uninterrupted: Path) -> None:
     with pytest.raises(TrainingError, match=r"a run of 2 processes, not of 1. Start the same number"):
         toy.run(uninterrupted, CONFIG)
-
-
-def test_a_single_process_is_its_own_mean() -> None:
     assert (world_size(), rank()) == (1, 0)
     numbers = {"b": 2.0, "a": math.inf}
     assert reduce_mean(numbers) == numbers

@@ -54,16 +54,13 @@ def test_the_gradient_of_the_centres_is_the_closed_form(alpha: float) -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-def test_restarts_are_independent() -> None:
+def test_restarts_are_independent_and_keep_correct_partitions() -> None:
     z = torch.from_numpy(three_blobs().X)
     starts = torch.stack([dec.random_centres(3, 2, seed) for seed in range(3)])
     config = dec.DecConfig(update_interval=10, max_iter=60)
     together = dec.train(z, starts, config)
     alone = torch.cat([dec.train(z, start[None], config) for start in starts])
     assert torch.equal(together, alone)
-
-
-def test_a_correct_partition_is_kept() -> None:
     table = three_blobs()
     z = torch.from_numpy(table.X)
     labels = dec.train(z, dec.mean_centres(z, table.y)[None], dec.DecConfig(10, max_iter=50))[0]
