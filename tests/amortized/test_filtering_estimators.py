@@ -79,7 +79,8 @@ def groups(columns: int = 2, seed: int = 0) -> tuple[Floats, npt.NDArray[np.int6
 
 def assert_consistent(model: DAC | AMCP, X: Any, rows: int) -> None:
     """Check that all results are finite, and that labels, probabilities and centres agree."""
-    assert (model.labels_.shape, model.labels_.dtype) == ((rows,), np.int64)
+    assert model.labels_.shape == (rows,)
+    assert model.labels_.dtype == np.int64
     sizes = np.bincount(model.labels_)
     assert len(sizes) == model.n_clusters_
     assert sizes.tolist() == sorted(sizes.tolist(), reverse=True)

@@ -132,7 +132,8 @@ def test_an_interrupted_run_is_resumed(start: Path, learned: DAC, tmp_path: Path
 
 def test_learning_from_a_sampler(start: Path) -> None:
     model = DAC(weights=start, random_state=0).learn(MixturesOfGaussians(max_points=30), steps=2, batch_size=3)
-    assert (model.evaluation_.keys(), model.fit(NEW).table_.scaling) == ({"loss"}, "none")
+    assert model.evaluation_.keys() == {"loss"}
+    assert model.fit(NEW).table_.scaling == "none"
 
 
 @pytest.mark.parametrize("estimator", [DAC, AMCP])

@@ -155,9 +155,8 @@ def test_each_rotation_has_its_own_context() -> None:
 
 
 def test_rotations_are_equally_spaced_and_densities_averaged_over_them() -> None:
-    x = torch.tensor([[2.0, 1.0]])
-    sides = torch.cat(rotations_of(x, 4))
-    torch.testing.assert_close(sides, torch.tensor([[2.0, 1.0], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]]))
+    rotated = torch.cat(rotations_of(torch.tensor([[2.0, 1.0]]), 4))
+    torch.testing.assert_close(rotated, torch.tensor([[2.0, 1.0], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]]))
     head, x, context = flow(), normal(6, 2), normal(2, 3, 3)
     log_side = normal(2, 3).log_softmax(dim=1)
     sides = [log_probs(head, seen, context[:, side]) for side, seen in enumerate(rotations_of(x, 3))]

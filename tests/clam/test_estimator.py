@@ -37,7 +37,8 @@ def fitted(blobs: Blobs) -> ClAM:
 def test_blobs_are_found(fitted: ClAM, blobs: Blobs) -> None:
     X, truth = blobs
     np.testing.assert_array_equal(fitted.labels_, truth)  # the fixture's groups are ordered by size, too
-    assert (fitted.labels_.dtype, fitted.n_clusters_) == (np.int64, 3)
+    assert fitted.labels_.dtype == np.int64
+    assert fitted.n_clusters_ == 3
     assert fitted.silhouette_ > 0.6
     np.testing.assert_array_equal(fitted.predict(X[:7]), fitted.labels_[:7])
 

@@ -353,9 +353,9 @@ def test_equal_row_weights_change_nothing_and_rows_of_weight_zero_do_not_count()
     # With one mask for the batch, since a row less would shift the masks of the others.
     x, weight = float_rows(10), torch.tensor([1.0, 2.0] * 3 + [0.0] * 4)
     model = make_runs(rows_per_mask=32)
-    weighted = model.loss(PointBatch(x, torch.arange(10), weight), seeded())
+    every = model.loss(PointBatch(x, torch.arange(10), weight), seeded())
     only = model.loss(PointBatch(x[:6], torch.arange(6), weight[:6]), seeded())
-    torch.testing.assert_close(weighted.total, only.total)
+    torch.testing.assert_close(every.total, only.total)
 
 
 def test_batches_without_weight_are_harmless() -> None:

@@ -335,9 +335,9 @@ def test_reports_of_tables_and_of_rows_as_images(command: Command) -> None:
     assert text.startswith("<!doctype html>")
     assert "Clusters of people.csv" in text
     np.savez("images.npz", X=np.hstack([points(), points()]))
-    outcome = command("cluster", "images.npz", "-k", "2", "--report", "page.html", "--image", "2x3")
+    outcome = command("cluster", "images.npz", "-k", "2", "--report", "images.html", "--image", "2x3")
     assert "distinguishing features" not in outcome.out  # single pixels mean nothing to a reader
-    assert "data:image/png" in Path("page.html").read_text()
+    assert "data:image/png" in Path("images.html").read_text()
 
 
 def test_force_replaces_files_and_a_seed_repeats_rows(command: Command) -> None:

@@ -208,7 +208,8 @@ def test_candidates_are_ordered_by_size_distinct_and_reproducible(effort: Effort
     candidates, again = (generate_candidates(tabular(), effort=effort, max_clusters=8, seed=3) for _ in range(2))
     for each in candidates:
         sizes = np.bincount(each.labels)
-        assert (each.labels.dtype, each.labels.shape) == (np.int64, (150,))
+        assert each.labels.dtype == np.int64
+        assert each.labels.shape == (150,)
         assert 2 <= each.n_clusters == len(sizes) <= 8
         assert sizes.min() > 0
         assert np.array_equal(order_by_size(each.labels)[0], each.labels)

@@ -239,8 +239,8 @@ def test_halved_and_merged_clusters_show(three_blobs: dict[str, list[float]]) ->
     for name, margin in MERGED.items():
         truth, _, merged = three_blobs[name]
         assert merged > truth + margin, name
-    x, truth = rings()
-    found = features(x, truth, (x[:, 0] > 0.0).astype(np.int64))
+    x, labels = rings()
+    found = features(x, labels, (x[:, 0] > 0.0).astype(np.int64))
     for name in ("border_sparsity", "density_validity", "same_12", "own_mode_worst", "log_dunn"):
         assert found[name][0] > found[name][1], name
 

@@ -44,7 +44,8 @@ def test_images_are_in_the_order_of_their_file_names(tmp_path: Path) -> None:
     table = read_images(tmp_path, on_progress=lambda done, count: seen.append((done, count)))
     assert table.image == (4, 6, 1)
     assert table.block is not None
-    assert (table.block.dtype, table.block[:, 0].tolist()) == (np.uint8, [1, 2, 3])
+    assert table.block.dtype == np.uint8
+    assert table.block[:, 0].tolist() == [1, 2, 3]
     assert table.extra_columns["file"].tolist() == ["a.png", "b.png", "c.PNG"]
     assert "folder" not in table.extra_columns
     assert (table.notes, table.named, table.source) == ((), False, tmp_path.name)

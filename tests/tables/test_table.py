@@ -150,8 +150,8 @@ def test_images_of_all_types_become_rows_of_pixels() -> None:
     position = table.names.index("pixel 1,2,0")
     assert table.column(position).tolist() == X[:, 1, 2, 0].tolist()
     assert as_table(X[..., 0]).names == ("pixel 0,0", "pixel 0,1", "pixel 0,2", "pixel 1,0", "pixel 1,1", "pixel 1,2")
-    X = np.arange(12.0).reshape(2, 2, 3)
-    for other in (torch.tensor(X), X.tolist()):
+    grey = np.arange(12.0).reshape(2, 2, 3)
+    for other in (torch.tensor(grey), grey.tolist()):
         table = as_table(other)
         assert (table.image, table.column(5).tolist()) == ((2, 3, 1), [5.0, 11.0])
 
@@ -225,7 +225,8 @@ def test_ids_and_truth_are_never_features() -> None:
     chosen = choose_columns(PEOPLE, ids="who", truth="group")
     assert chosen.features.names == ("height", "weight")
     assert chosen.ids is not None
-    assert (chosen.ids.tolist(), chosen.ids.dtype) == ([1, 2], np.int64)
+    assert chosen.ids.tolist() == [1, 2]
+    assert chosen.ids.dtype == np.int64
     assert chosen.truth is not None
     assert chosen.truth.tolist() == ["a", "b"]
     assert choose_columns(PEOPLE, columns=["who", "height"], ids="who").features.names == ("height",)
