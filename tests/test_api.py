@@ -113,8 +113,7 @@ def test_every_parameter_and_attribute_is_documented_and_none_else(name: str, fi
 def test_fitted_attributes_exist_and_mean_something(name: str, fitted: dict[str, Any]) -> None:
     model = fitted[name]
     assert all(hasattr(model, attribute) for attribute in FITTED)
-    assert model.labels_.shape == (60,)
-    assert model.probabilities_.shape == (60, model.n_clusters_)
+    assert (model.labels_.shape, model.probabilities_.shape) == ((60,), (60, model.n_clusters_))
     assert model.cluster_centers_.shape == (model.n_clusters_, 3)
     assert list(model.feature_names_in_) == ["a", "b", "c"]
     assert isinstance(model.notes_, tuple)

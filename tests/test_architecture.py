@@ -32,13 +32,10 @@ def in_fresh_interpreter(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_import_is_light() -> None:
+def test_import_is_light_and_quick() -> None:
     heavy = ("torch", "sklearn", "scipy", "pandas", "polars", "pyarrow", "numpy", "narwhals", "typer", "jinja2")
     code = f"import sys, coterie; dir(coterie); print([name for name in {heavy} if name in sys.modules])"
     assert in_fresh_interpreter(code) == "[]"
-
-
-def test_import_is_quick() -> None:
     code = "import time; t = time.perf_counter(); import coterie; print(time.perf_counter() - t)"
     assert min(float(in_fresh_interpreter(code)) for _ in range(3)) < 0.3
 

@@ -23,8 +23,7 @@ class Sample:
 
 
 @pytest.mark.parametrize(
-    "config",
-    [Sample(3), Sample(3, (), ("a",)), TrainConfig(7, betas=(0.5, 0.6)), ClamConfig(4, 2, metric="cosine")],
+    "config", [Sample(3), Sample(3, (), ("a",)), TrainConfig(7, betas=(0.5, 0.6)), ClamConfig(4, 2, metric="cosine")]
 )
 def test_values_survive_json(config: Sample | TrainConfig | ClamConfig) -> None:
     assert from_dict(type(config), json.loads(json.dumps(to_dict(config)))) == config

@@ -34,9 +34,7 @@ EXPECTED_FAILURES: dict[str, dict[str, str]] = {
     "dac": {"check_clustering": "it asks for three clusters, and DAC finds the number itself"},
     "amcp": {},
     "attention-based": {},
-    "tcc": {
-        "check_transformer_preserve_dtypes": "the model computes in float32, whatever it is given",
-    },
+    "tcc": {"check_transformer_preserve_dtypes": "the model computes in float32, whatever it is given"},
 }
 
 
@@ -56,8 +54,7 @@ def expected_failures(estimator: BaseClusterer) -> dict[str, str]:
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]  # scikit-learn is untyped
-    [checked_class(name)(**settings) for name, settings in FAST.items()],
-    expected_failed_checks=expected_failures,
+    [checked_class(name)(**settings) for name, settings in FAST.items()], expected_failed_checks=expected_failures
 )
 def test_scikit_learn_checks(estimator: BaseClusterer, check: Any) -> None:
     check(estimator)

@@ -136,9 +136,7 @@ def test_method(points: np.ndarray[Any, Any], capsys: pytest.CaptureFixture[str]
         (["--method", "clam", "--quantile", "0.1"], "--quantile is not an option of the method clam, but of toy."),
     ],
 )
-def test_options_of_a_method_are_checked(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_method_options_are_checked(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(["cluster", "points.csv", *arguments]) == 2
     assert message in capsys.readouterr().err
 

@@ -38,9 +38,7 @@ def test_silent_callbacks_are_passed_through() -> None:
     assert make_callback(print, verbose=False, name="ClAM") is print
 
 
-def test_verbose_prints_to_stderr_every_two_seconds(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbose_prints_every_two_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("coterie.progress.time.monotonic", lambda: now)
     seen: list[Progress] = []

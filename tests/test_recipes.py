@@ -99,17 +99,10 @@ def test_the_card_describes_the_origin_of_the_weights(tmp_path: Path) -> None:
     path = run_recipe(toy(), tmp_path / "run")
     assert path == tmp_path / "run" / "toy-v1.safetensors"
     tensors, card = load_checkpoint(path)
-    assert card["recipe"] == TOY
-    assert card["model"]["width"] == 8
-    assert {key: card[key] for key in ("method", "coterie", "name", "summary", "licence", "steps", "start")} == {
-        "method": "dac",
-        "coterie": coterie.__version__,
-        "name": "toy-v1",
-        "summary": TOY["summary"],
-        "licence": "BSD-3-Clause",
-        "steps": 6,
-        "start": None,
-    }
+    assert (card["recipe"], card["model"]["width"]) == (TOY, 8)
+    assert (card["method"], card["name"], card["summary"]) == ("dac", "toy-v1", TOY["summary"])
+    assert (card["coterie"], card["licence"]) == (coterie.__version__, "BSD-3-Clause")
+    assert (card["steps"], card["start"]) == (6, None)
     evaluation = card["evaluation"]
     assert evaluation["loss"] == pytest.approx(evaluation["membership"] + evaluation["nll"])
     assert -1 <= evaluation["adjusted_rand_index"] <= 1
@@ -124,9 +117,7 @@ def test_the_same_recipe_gives_the_same_checkpoint(uninterrupted: Path, tmp_path
 
 
 @pytest.mark.parametrize("stops", [[1], [3], [3, 4], [6]])
-def test_an_interrupted_run_ends_with_the_same_checkpoint(
-    uninterrupted: Path, tmp_path: Path, stops: list[int]
-) -> None:
+def test_interrupted_runs_end_with_the_same_checkpoint(uninterrupted: Path, tmp_path: Path, stops: list[int]) -> None:
     steps = []
     for stop in stops:
 
@@ -190,13 +181,10 @@ def test_processes_that_train_together_sample_their_own_tasks(tmp_path: Path) ->
     assert load_checkpoint(tmp_path / "run" / "toy-v1.safetensors")[1]["steps"] == steps
 
 
-def test_training_time_is_summed_over_resumptions(tmp_path: Path) -> None:
+def test_time_is_summed_over_resumptions_in_a_folder_of_one_recipe(tmp_path: Path) -> None:
     lines = [{"step": step, "seconds": seconds} for step, seconds in enumerate([1.0, 2.5, 0.5, 1.0, 0.25], start=1)]
     (tmp_path / "log.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     assert training_seconds(tmp_path) == 2.5 + 1.0 + 0.25
-
-
-def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     with pytest.raises(TrainingError, match=r"holds another run; they differ in model\.width, seed\. Use"):
         run_recipe(toy(seed=4, model={"width": 16}), tmp_path)
@@ -204,7 +192,7 @@ def test_a_folder_belongs_to_one_recipe(tmp_path: Path) -> None:
     assert (tmp_path / "toy-v2.safetensors").exists()
 
 
-def test_a_run_without_its_settings_is_not_resumed(tmp_path: Path) -> None:
+def test_runs_need_a_folder_and_their_settings(tmp_path: Path) -> None:
     run_recipe(toy(), tmp_path)
     (tmp_path / "recipe.json").unlink()
     with pytest.raises(TrainingError, match=r"holds a run, but no recipe\.json with its settings\. Use another"):
@@ -212,9 +200,6 @@ def test_a_run_without_its_settings_is_not_resumed(tmp_path: Path) -> None:
     (tmp_path / "state.safetensors").unlink()
     run_recipe(toy(), tmp_path)
     assert (tmp_path / "recipe.json").exists()
-
-
-def test_a_file_cannot_be_the_folder(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OutputError, match="for the run cannot be created"):
         run_recipe(toy(), tmp_path / "file")
@@ -237,8 +222,7 @@ def test_training_can_start_from_a_file_beside_the_recipe(tmp_path: Path) -> Non
     tensors, card = load_checkpoint(run_recipe(recipe, tmp_path / "second"))
     weights, _ = load_checkpoint(tmp_path / "first.safetensors")
     assert all(torch.equal(tensors[name], weights[name]) for name in weights)
-    assert card["start"]["name"] == "toy-v1"
-    assert len(card["start"]["sha256"]) == 64
+    assert (card["start"]["name"], len(card["start"]["sha256"])) == ("toy-v1", 64)
     assert card["recipe"]["start"] == "first.safetensors"
     with pytest.raises(TrainingError, match=r"differ in start\.name, start\.sha256\."):
         run_recipe(
@@ -253,21 +237,6 @@ def test_training_can_start_from_registered_weights(tmp_path: Path, monkeypatch:
     register(first, tmp_path)
     second = run_recipe(toy(name="toy-v2", start="toy-v1"), tmp_path / "second")
     assert load_checkpoint(second)[1]["start"] == {"name": "toy-v1", "sha256": registry.file_digest(first)}
-
-
-def test_start_weights_must_fit_the_network(tmp_path: Path) -> None:
-    wide = run_recipe(toy(model={"width": 16}), tmp_path / "wide")
-    with pytest.raises(WeightsError, match=r"does not fit the recipe's \[model\].*'width': 16"):
-        run_recipe(toy(start=str(wide)), tmp_path / "run")
-    other = tmp_path / "other.safetensors"
-    save_checkpoint(other, {}, {"method": "clam"}, force=False)
-    with pytest.raises(WeightsError, match="the method 'clam', but the recipe is for 'dac'"):
-        run_recipe(toy(start=str(other)), tmp_path / "run")
-    with pytest.raises(WeightsError, match="There is no model file"):
-        run_recipe(toy(start="absent.safetensors"), tmp_path / "run")
-    with pytest.raises(WeightsError, match="No weights are called 'zebra'"):
-        run_recipe(toy(start="zebra"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(
@@ -303,9 +272,20 @@ def test_errors_in_a_recipe_are_explained(changes: dict[str, Any], message: str)
         toy(**changes)
 
 
-def test_network_and_tasks_must_have_the_same_features(tmp_path: Path) -> None:
+def test_start_weights_and_tasks_must_fit_the_network(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"n_features = 3, but the points of \[tasks\] have 2 features"):
         run_recipe(toy(model={"n_features": 3}), tmp_path / "run")
+    wide = run_recipe(toy(model={"width": 16}), tmp_path / "wide")
+    with pytest.raises(WeightsError, match=r"does not fit the recipe's \[model\].*'width': 16"):
+        run_recipe(toy(start=str(wide)), tmp_path / "run")
+    other = tmp_path / "other.safetensors"
+    save_checkpoint(other, {}, {"method": "clam"}, force=False)
+    with pytest.raises(WeightsError, match="the method 'clam', but the recipe is for 'dac'"):
+        run_recipe(toy(start=str(other)), tmp_path / "run")
+    with pytest.raises(WeightsError, match="There is no model file"):
+        run_recipe(toy(start="absent.safetensors"), tmp_path / "run")
+    with pytest.raises(WeightsError, match="No weights are called 'zebra'"):
+        run_recipe(toy(start="zebra"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

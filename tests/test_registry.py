@@ -48,8 +48,7 @@ def test_weights_are_loaded_by_name_and_listed_by_method() -> None:
     assert card == pretrained_card("toy-blobs-v1")
     assert card["summary"] == 'For "tests": β.'
     assert pretrained_names() == ["toy-blobs-v1", "toy-rings-v2"]
-    assert pretrained_names("other") == ["toy-rings-v2"]
-    assert pretrained_names("unknown") == []
+    assert (pretrained_names("other"), pretrained_names("unknown")) == (["toy-rings-v2"], [])
 
 
 @pytest.mark.usefixtures("package")
@@ -99,13 +98,10 @@ def test_the_index_is_sorted_and_complete(package: Path) -> None:
     ]  # fmt: skip
 
 
-def test_registering_again_changes_nothing(package: Path, tmp_path: Path) -> None:
+def test_weights_are_registered_once_and_never_replaced(package: Path, tmp_path: Path) -> None:
     before = (package / "pretrained.toml").read_bytes()
     assert register(tmp_path / "toy-blobs-v1.safetensors", package) == "toy-blobs-v1"
     assert (package / "pretrained.toml").read_bytes() == before
-
-
-def test_registered_weights_cannot_be_replaced(package: Path, tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match=r"'toy-blobs-v1' is the name of other weights.*next version"):
         register(checkpoint(tmp_path, value=2.0), package)
     assert float(load_pretrained("toy-blobs-v1")[0]["weight"][0]) == 1.0
@@ -124,16 +120,13 @@ def test_cards_must_have_everything_that_the_index_needs(package: Path, tmp_path
         register(path, package)
 
 
-def test_the_script_prints_errors(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["absent.safetensors"]) == 2
-    assert "There is no model file 'absent.safetensors'" in capsys.readouterr().err
-
-
-def test_the_shipped_index_is_up_to_date() -> None:
+def test_the_shipped_index_is_up_to_date_and_the_script_prints_errors(capsys: pytest.CaptureFixture[str]) -> None:
     text = (registry.PACKAGE / registry.INDEX).read_text(encoding="utf-8")
     assert text == index_text(read_index(registry.PACKAGE))
     shipped = {path.name for path in registry.PACKAGE.glob("*.safetensors")}
     assert shipped == {entry.file for entry in read_index(registry.PACKAGE).values()}
+    assert main(["absent.safetensors"]) == 2
+    assert "There is no model file 'absent.safetensors'" in capsys.readouterr().err
 
 
 def test_shipped_weights_load_and_have_a_recipe() -> None:

@@ -43,8 +43,7 @@ def all_of(x: Tensor) -> Tensor:
 
 def check(model: SetModel, x: Tensor, valid: Tensor, found: Clustering) -> None:
     """Labels are 0..k-1, the largest cluster first, and -1 where there is no point; memberships agree with them."""
-    assert found.labels.shape == valid.shape
-    assert found.labels.dtype == torch.int64
+    assert (found.labels.shape, found.labels.dtype) == (valid.shape, torch.int64)
     assert (found.labels[~valid] == -1).all()
     sizes = found.labels[valid].bincount(minlength=found.n_clusters)
     assert len(sizes) == found.n_clusters

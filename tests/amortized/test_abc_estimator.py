@@ -102,15 +102,12 @@ def test_other_decodings_find_clear_blobs(decoding: Any, blobs: Any) -> None:
     assert adjusted_rand_index(blobs[1], model.labels_) > 0.9
 
 
-def test_more_rows_than_the_kernel_is_made_for(blobs: Any) -> None:
+def test_more_rows_than_expected_are_taken_and_more_clusters_than_rows_rejected(blobs: Any) -> None:
     model = AttentionBasedClustering(max_points=60, random_state=0).fit(blobs[0])
     assert model.kernel_.shape == (60, 60)
     assert adjusted_rand_index(blobs[1], model.labels_) > 0.95
     assert np.array_equal(model.predict(blobs[0]), model.labels_)
     assert "60 of the 200 rows" in model.notes_[0]
-
-
-def test_more_clusters_than_rows_are_rejected() -> None:
     with pytest.raises(InputError, match="n_clusters=5 is more than n_samples=3"):
         AttentionBasedClustering(5).fit(np.eye(3))
 
@@ -151,9 +148,7 @@ def test_images_are_learned_from_and_clustered(learned: AttentionBasedClustering
     ],
     ids=["larger", "dark on bright", "in colour", "fractions", "flat", "two bytes"],
 )
-def test_images_of_all_sorts_are_brought_to_what_weights_expect(
-    change: Any, said: str | None, learned: AttentionBasedClustering
-) -> None:
+def test_images_are_converted_for_the_weights(change: Any, said: str | None, learned: AttentionBasedClustering) -> None:
     images, _ = _characters(3, 6, seed=1)
     plain = learned.fit_predict(images)
     changed = learned.fit(change(images))
@@ -162,9 +157,7 @@ def test_images_of_all_sorts_are_brought_to_what_weights_expect(
     assert len(changed.notes_) == (said is not None)
 
 
-def test_a_fitted_image_model_is_saved_with_how_images_are_prepared(
-    learned: AttentionBasedClustering, tmp_path: Path
-) -> None:
+def test_image_models_are_saved_with_how_images_are_prepared(learned: AttentionBasedClustering, tmp_path: Path) -> None:
     images, _ = _characters(3, 6, side=42, seed=1)
     labels = learned.fit_predict(255 - images)
     learned.save(tmp_path / "model.safetensors")

@@ -88,9 +88,7 @@ def passes_of(model: AmcpModel) -> list[Pass]:
 @pytest.mark.parametrize("filtering", ["min-loss", "anchored"])
 @pytest.mark.parametrize("logit", [-1e3, -1.0, 1e3])
 @pytest.mark.parametrize("update_previous", [False, True])
-def test_clustering_ends_whether_the_network_always_fires_or_never(
-    filtering: Any, logit: float, update_previous: bool
-) -> None:
+def test_clustering_ends_if_networks_always_or_never_fire(filtering: Any, logit: float, update_previous: bool) -> None:
     model = make_model(filtering=filtering, update_previous=update_previous, decoding="faithful", max_passes=99)
     leaning(model, logit)
     passes = passes_of(model)

@@ -153,7 +153,7 @@ def test_anchored_networks_need_anchors() -> None:
 
 
 @pytest.mark.parametrize("logit", [-1000.0, -100.0, 0.0, 100.0, 1000.0])
-def test_clustering_ends_whether_the_network_always_fires_or_never(logit: float, model: DacModel) -> None:
+def test_clustering_ends_if_networks_always_or_never_fire(logit: float, model: DacModel) -> None:
     batch = blobs(n=20)
     for found in firing(model, logit).float().cluster_sets(batch.x.float(), batch.valid, seeded()):
         sizes = found.labels.bincount()
@@ -197,15 +197,12 @@ def taking(model: DacModel, *groups: Tensor) -> DacModel:
 LINE = torch.tensor([[0.0, 0.0]] * 3 + [[10.0, 0.0]] * 5 + [[20.0, 0.0]] * 4 + [[30.0, 0.0]], dtype=torch.float64)
 
 
-def test_passes_have_a_limit() -> None:
+def test_passes_are_limited_and_uncertain_ones_take_the_likeliest_points() -> None:
     model = taking(make_model(density="none", max_passes=3), LINE[0], LINE[3], LINE[8], LINE[12])
     found = model.cluster(LINE, seeded())
     assert found.n_clusters == 3
     assert (found.labels >= 0).all()
-
-
-def test_an_uncertain_pass_takes_the_likeliest_points() -> None:
-    """Where no point is more likely in than out, those come along that are almost as likely as the likeliest."""
+    # Where no point is more likely in than out, those come along that are almost as likely as the likeliest.
     model = taking(make_model(density="none"), LINE[0] + 0.8, LINE[3] - 1.2, LINE[8], LINE[12])
     found = model.cluster(LINE, seeded())
     assert found.labels.tolist() == [2] * 3 + [0] * 5 + [1] * 4 + [3]

@@ -86,13 +86,10 @@ def test_points_belong_to_the_first_pass_that_takes_them(*, leftovers_to_first: 
     torch.testing.assert_close(belonging, by_hand(claims, turn, leftovers_to_first=leftovers_to_first))
 
 
-def test_points_that_no_pass_takes_still_have_memberships() -> None:
+def test_points_that_no_pass_takes_have_memberships_and_gathering_reorders_sets() -> None:
     claims = torch.tensor([[-2000.0, -3000.0]])
     assert memberships_by_first_pass(claims, torch.tensor([1, 0]), leftovers_to_first=False).tolist() == [[1.0, 0.0]]
     assert memberships_by_first_pass(claims, torch.tensor([1, 0]), leftovers_to_first=True).tolist() == [[0.0, 1.0]]
-
-
-def test_gather_points_reorders_each_set() -> None:
     x = torch.arange(12.0).reshape(2, 3, 2)
     order = torch.tensor([[2, 0], [1, 1]])
     assert gather_points(x, order).tolist() == [[[4.0, 5.0], [0.0, 1.0]], [[8.0, 9.0], [8.0, 9.0]]]

@@ -45,14 +45,11 @@ def learned(start: Path) -> DAC:
     return DAC(weights=start, random_state=0).learn(TASKS, **QUICK)
 
 
-def test_a_learned_network_clusters_new_sets(learned: DAC) -> None:
+def test_a_learned_network_clusters_new_sets_and_the_file_stays(learned: DAC, start: Path) -> None:
     assert_consistent(learned.fit(NEW), NEW, len(NEW))
     assert learned.evaluation_.keys() == {"loss", "adjusted_rand_index", "held_out_tasks"}
     assert learned.evaluation_["held_out_tasks"] == 1
     assert -1.0 <= learned.evaluation_["adjusted_rand_index"] <= 1.0
-
-
-def test_learning_changes_the_network_and_not_the_file(start: Path, learned: DAC) -> None:
     before = start.read_bytes()
     untrained = DAC(weights=start, random_state=0).fit(NEW).score_samples(NEW)
     assert not np.array_equal(learned.fit(NEW).score_samples(NEW), untrained)
@@ -94,8 +91,7 @@ def test_the_published_network_is_learned_on_request(estimator: Any) -> None:
 def test_weights_for_other_features_are_not_a_start(start: Path) -> None:
     tasks = [make_task(seed, columns=3) for seed in range(2)]
     model = DAC(weights=start, random_state=0, density="none").learn(tasks, steps=1, batch_size=2, max_points=10)
-    assert model.fit(tasks[0][0]).model_.config.n_features == 3
-    assert model.notes_ == ()
+    assert (model.fit(tasks[0][0]).model_.config.n_features, model.notes_) == (3, ())
 
 
 def test_training_runs_on_the_device(start: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -146,8 +142,7 @@ def test_learning_from_images(estimator: Any) -> None:
     classes = np.repeat(np.arange(6), 8)
     images = (source.integers(0, 200, (6, 16, 16))[classes] + source.integers(0, 50, (48, 16, 16))).astype(np.uint8)
     model = estimator(weights=None, random_state=0).learn([(images, classes)], steps=1, batch_size=1)
-    assert model.fit(images).labels_.shape == (48,)
-    assert model.model_.config.encoder == "strided"
+    assert (model.fit(images).labels_.shape, model.model_.config.encoder) == ((48,), "strided")
 
 
 def test_columns_that_vary_in_some_tasks_only() -> None:

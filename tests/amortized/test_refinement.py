@@ -107,15 +107,12 @@ def test_ascent_never_lowers_the_likelihood() -> None:
     assert all(parameter.grad is None for parameter in work.head.parameters())
 
 
-def test_the_likelihood_of_a_set_is_that_of_its_points() -> None:
+def test_likelihoods_are_those_of_the_points_and_sets_ascend_independently() -> None:
     x, valid, context = normal(3, 70, 2), torch.arange(70) < torch.tensor([[70], [32], [0]]), normal(3, 3)
     work = _Densities(Network(), flow(), x[0])
     expected = (work.head.deterministic_log_prob(x, context) * valid).sum(dim=1)
     torch.testing.assert_close(work.log_likelihood(x, valid, context), expected)
-
-
-def test_sets_ascend_independently() -> None:
-    """Neither padding nor the other sets change where a set's context goes."""
+    # Neither padding nor the other sets change where a set's context goes.
     x, valid, context = normal(2, 12, 2), torch.arange(12) < torch.tensor([[12], [5]]), normal(2, 3)
     work = _Densities(Network(), flow(), x[0])
     together = work.ascend(x, valid, context, 5)
@@ -136,19 +133,16 @@ def test_overlapping_clusters_share_points() -> None:
     torch.testing.assert_close(settled.log_weight.exp().sum(), torch.tensor(1.0))
 
 
-def test_log_densities_in_blocks_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cost_of_a_cluster_counts_its_parameters_and_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(100, 2)
+    statistician = StatisticianHead(2, 5, latent=2, hidden=4)
+    costs = [_Densities(Network(), head, x).cost for head in (Discs(), flow(), statistician)]
+    assert costs == [pytest.approx(0.5 * numbers * math.log(100)) for numbers in (5, 8, 1)]
     x, context = normal(11, 2), normal(3, 2)
     whole = log_probs(Discs(), x, context)
     monkeypatch.setattr("coterie.amortized.refinement.BLOCK_ELEMENTS", 1)
     torch.testing.assert_close(log_probs(Discs(), x, context), whole)
     assert whole.shape == (11, 3)
-
-
-def test_the_cost_of_a_cluster_counts_its_parameters() -> None:
-    x = normal(100, 2)
-    statistician = StatisticianHead(2, 5, latent=2, hidden=4)
-    costs = [_Densities(Network(), head, x).cost for head in (Discs(), flow(), statistician)]
-    assert costs == [pytest.approx(0.5 * numbers * math.log(100)) for numbers in (5, 8, 1)]
 
 
 def test_each_rotation_has_its_own_context() -> None:
@@ -160,15 +154,11 @@ def test_each_rotation_has_its_own_context() -> None:
     torch.testing.assert_close(found["context"], torch.stack(truth, dim=1), atol=0.05, rtol=0)
 
 
-def test_the_averaged_density_is_the_weighted_mean_over_rotations() -> None:
+def test_rotations_are_equally_spaced_and_densities_averaged_over_them() -> None:
+    rotated = torch.cat(rotations_of(torch.tensor([[2.0, 1.0]]), 4))
+    torch.testing.assert_close(rotated, torch.tensor([[2.0, 1.0], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]]))
     head, x, context = flow(), normal(6, 2), normal(2, 3, 3)
     log_side = normal(2, 3).log_softmax(dim=1)
     sides = [log_probs(head, seen, context[:, side]) for side, seen in enumerate(rotations_of(x, 3))]
     mean = (torch.stack(sides, dim=2).exp() * log_side.exp()).sum(dim=2)
     torch.testing.assert_close(rotated_log_probs(head, x, context, log_side).exp(), mean)
-
-
-def test_rotations_are_equally_spaced() -> None:
-    x = torch.tensor([[2.0, 1.0]])
-    sides = torch.cat(rotations_of(x, 4))
-    torch.testing.assert_close(sides, torch.tensor([[2.0, 1.0], [-1.0, 2.0], [-2.0, -1.0], [1.0, -2.0]]))

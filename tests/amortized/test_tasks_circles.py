@@ -59,15 +59,12 @@ def test_laws_of_centres_radii_and_counts() -> None:
     assert not (batch.labels == batch.labels.sort(dim=1).values).all(dim=1).any(), "points are in random order"
 
 
-def test_crossing() -> None:
+def test_circles_cross_and_recipes_know_them() -> None:
     centre = torch.tensor([[[0.0, 0.0], [0.5, 0.0], [2.0, 0.0], [0.0, 0.0]]])
     radius = torch.tensor([[0.3, 0.3, 0.3, 0.1]])
     wanted = torch.zeros((1, 4, 4), dtype=torch.bool)
     wanted[0, 0, 1] = wanted[0, 1, 0] = True
     assert torch.equal(crossing(centre, radius), wanted)
-
-
-def test_recipes_know_them() -> None:
     kind: Any = TASKS["circles"]
     assert from_dict(kind, {"n_points": 50, "overlapping": True}) == CircleTasks(50, 4, overlapping=True)
 

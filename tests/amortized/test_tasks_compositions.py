@@ -58,13 +58,10 @@ def test_what_hardly_ever_fits_is_found(left_over: int) -> None:
         assert ((sizes >= 1) & (sizes <= available)).all()
 
 
-def test_only_way_is_found_at_once() -> None:
+def test_the_only_way_is_found_and_fewest_classes_count_the_smallest() -> None:
     assert sample_composition(torch.full((5,), 20), 100, seeded()).tolist() == [20] * 5
     assert sample_composition(torch.ones(7, dtype=torch.int64), 7, seeded()).tolist() == [1] * 7
     assert sample_composition(torch.tensor([9]), 4, seeded()).tolist() == [4]
-
-
-def test_fewest_classes_counts_the_smallest() -> None:
     available = torch.tensor([9, 1, 5, 2])
     assert [fewest_classes(available, n) for n in (1, 2, 3, 4, 8, 9, 17, 18)] == [1, 2, 2, 3, 3, 4, 4, 5]
 

@@ -92,9 +92,7 @@ def test_nothing_has_to_vary() -> None:
 
 
 @pytest.mark.parametrize(("max_points", "max_clusters", "published"), [(1000, 4, -0.693), (3000, 12, -1.527)])
-def test_likelihood_and_number_of_clusters_are_the_published_ones(
-    max_points: int, max_clusters: int, published: float
-) -> None:
+def test_likelihood_and_cluster_number_are_as_published(max_points: int, max_clusters: int, published: float) -> None:
     """Sets of one batch share nothing but their number of points, which the likelihood hardly depends on."""
     sampler, source = MixturesOfGaussians(max_points, max_clusters), generator()
     likelihoods, present = [], []

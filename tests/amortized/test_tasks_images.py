@@ -47,8 +47,7 @@ def test_labels_are_the_classes_of_one_group(sizes: Any, rotations: bool) -> Non
     sampler = tasks(sizes=sizes, rotations=rotations, clusters=(2, 6 if rotations else 4))
     assert isinstance(sampler, TaskSampler)
     batch = sampler.sample(40, seeded())
-    assert batch.x.shape == (40, 12, 32)
-    assert batch.x.dtype == torch.float32
+    assert (batch.x.shape, batch.x.dtype) == ((40, 12, 32), torch.float32)
     assert batch.valid.all()
     for x, labels in zip(batch.x, batch.labels, strict=True):
         number, turn = which(x), quarters(x)
@@ -111,12 +110,14 @@ def test_points_are_in_random_order_and_their_number_varies() -> None:
     assert set(labels[:, 0].tolist()) == {0, 1, 2, 3}
 
 
-def test_number_of_classes_is_uniform_from_the_fewest_that_are_enough() -> None:
+def test_the_number_of_classes_is_uniform_from_the_fewest_that_are_enough() -> None:
     # Six members in each class: 13 points need three classes at least.
     batch = tasks(points=(13, 13), clusters=(1, 4)).sample(600, seeded())
     counts = batch.labels.amax(dim=1).bincount() / 600
     assert counts[:2].tolist() == [0, 0]
     torch.testing.assert_close(counts[2:], torch.full((2,), 0.5), atol=0.08, rtol=0)
+    sampler = tasks(points=(200, 200), clusters=(3, 4), sizes="dirichlet", concentration=50.0)
+    assert set(sampler.sample(50, seeded()).labels.amax(dim=1).tolist()) == {2, 3}
 
 
 def test_dirichlet_leaves_classes_out_and_takes_members_again() -> None:
@@ -129,11 +130,6 @@ def test_dirichlet_leaves_classes_out_and_takes_members_again() -> None:
             _, times = torch.unique(which(x[labels == label]), return_counts=True)
             assert len(times) == min(N_MEMBERS, int((labels == label).sum()))
             assert int(times.max() - times.min()) <= 1, "none is shown again before all are shown"
-
-
-def test_the_least_number_of_classes_holds_for_dirichlet_sizes() -> None:
-    sampler = tasks(points=(200, 200), clusters=(3, 4), sizes="dirichlet", concentration=50.0)
-    assert set(sampler.sample(50, seeded()).labels.amax(dim=1).tolist()) == {2, 3}
 
 
 def test_quarter_turns_keep_pixels() -> None:

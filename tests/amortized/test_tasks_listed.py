@@ -28,8 +28,7 @@ def test_it_is_a_sampler_of_padded_batches() -> None:
     assert isinstance(tasks, TaskSampler)
     batch = tasks.sample(16, seeded())
     assert batch.x.shape[:2] == batch.labels.shape == batch.valid.shape
-    assert batch.x.shape[0] == 16
-    assert batch.x.shape[2] == 3
+    assert (batch.x.shape[0], batch.x.shape[2]) == (16, 3)
     assert (batch.valid.sum(dim=1) >= 1).all()
     assert int(batch.valid.sum(dim=1).max()) == batch.x.shape[1] <= 20
     assert (batch.labels >= 0).all()
@@ -66,12 +65,14 @@ def test_points_keep_their_clusters() -> None:
             assert int(names[row]) == int(label) + 7
 
 
-def test_turning_keeps_distances() -> None:
+def test_rotation_keeps_distances_and_works_for_one_feature() -> None:
     plain = ListedTasks(SETS[:1], drop_clusters=False, random_rotations=False).sample(1, seeded())
     turned = ListedTasks(SETS[:1], drop_clusters=False, random_rotations=True).sample(1, seeded())
     torch.testing.assert_close(torch.pdist(turned.x[0]), torch.pdist(plain.x[0]))
     torch.testing.assert_close(turned.x.mean(dim=1), plain.x.mean(dim=1))
     assert not torch.allclose(turned.x, plain.x)
+    batch = ListedTasks([one_set(9, 3, d=1)]).sample(2, seeded())
+    assert batch.x.isfinite().all()
 
 
 def test_what_is_left_of_a_set_is_on_the_scale_of_whole_ones() -> None:
@@ -87,11 +88,6 @@ def test_what_is_left_of_a_set_is_on_the_scale_of_whole_ones() -> None:
         assert (shown[:, 3].abs() < 1e-5).all()
     one = ListedTasks(SETS[2:], standardised=True).sample(2, seeded())
     assert (one.x.abs() < 1e-6).all()
-
-
-def test_a_single_feature_can_be_rotated() -> None:
-    batch = ListedTasks([one_set(9, 3, d=1)]).sample(2, seeded())
-    assert batch.x.isfinite().all()
 
 
 def test_padding() -> None:

@@ -84,8 +84,7 @@ def test_the_first_cluster_may_always_have_points() -> None:
 @pytest.mark.parametrize("concentration", [1e-4, 1e6])
 def test_extreme_concentrations_give_labels(concentration: float) -> None:
     labels = sample_partitions(200, 30, 4, concentration, generator())
-    assert labels.shape == (200, 30)
-    assert labels.dtype == torch.int64
+    assert (labels.shape, labels.dtype) == ((200, 30), torch.int64)
     assert 0 <= int(labels.min()) <= int(labels.max()) < 4
     assert not sample_partitions(5, 10, 1, concentration, generator()).any()
 

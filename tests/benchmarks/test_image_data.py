@@ -67,8 +67,7 @@ def test_embeddings_are_read(folder: Path) -> None:
     np.savez(folder / "emb_lite0_cifar100_test.npz", Xq=codes, scale=np.float32(0.25), y=y, yc=y + np.uint8(1))
     loaded = load_embeddings("cifar100-test")
     assert (loaded.codes * loaded.scale).tolist() == [[0.0, 0.5], [1.0, 1.5]]
-    assert loaded.classes.tolist() == [3, 1]
-    assert loaded.groups.tolist() == [4, 2]
+    assert (loaded.classes.tolist(), loaded.groups.tolist()) == ([3, 1], [4, 2])
 
 
 def test_missing_data_raises_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,8 +106,7 @@ def test_images_have_the_published_shapes(name: str, shape: tuple[int, ...], n_c
     assert loaded.images.dtype == np.uint8
     assert np.unique(loaded.classes).tolist() == list(range(n_classes))
     assert np.unique(loaded.groups).tolist() == list(range(n_groups))
-    assert len(loaded.class_names) == n_classes
-    assert len(loaded.group_names) == n_groups
+    assert (len(loaded.class_names), len(loaded.group_names)) == (n_classes, n_groups)
     assert np.unique(loaded.parts).tolist() == list(range(len(loaded.part_names)))
     if name == "omniglot":
         assert [len(np.unique(loaded.classes[loaded.parts == part])) for part in (0, 1)] == [964, 659]

@@ -71,16 +71,13 @@ def test_again_replaces_lines_of_the_chosen_methods(tmp_path: Path) -> None:
     assert len(first.splitlines()) == len(lines)
 
 
-def test_an_unknown_name_is_rejected(tmp_path: Path) -> None:
+def test_unknown_names_are_rejected_and_tables_merged(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no method or data set 'nothing'"):
         runner.run(smoke_suite("tables", tmp_path), ["nothing"])
     with pytest.raises(InputError, match="no suite 'nothing'"):
         load_suite("nothing")
     with pytest.raises(InputError, match="not TOML"):
         load_suite("tables", overrides=["x"])
-
-
-def test_tables_are_merged_and_resolved() -> None:
     assert merge({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}) == {"a": {"b": 3, "c": 2}}
     tables: dict[str, dict[str, Any]] = {"first": {"x": 1, "y": {"z": 1}}, "second": {"like": "first", "y": {"w": 2}}}
     assert resolve(tables, "second") == {"x": 1, "y": {"z": 1, "w": 2}}

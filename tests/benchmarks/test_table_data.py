@@ -25,9 +25,8 @@ def test_benchmarks_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (battery / "ring.data.gz").write_bytes(gzip.compress(b"1 2\n3 4\n5 6\n"))
     (battery / "ring.labels0.gz").write_bytes(gzip.compress(b"1\n2\n0\n"))
     toy = load_benchmark("toy")
-    assert toy.source == "clam/toy"
     assert toy.X.dtype == np.float32
-    assert toy.classes == ("p", "q")
+    assert (toy.source, toy.classes) == ("clam/toy", ("p", "q"))
     assert load_benchmark("tabular/toy").X[0, 0] == len("tabular")
     assert load_benchmark("ring").y.tolist() == [0, 1, -1]
     with pytest.raises(InputError, match="clam/toy"):

@@ -121,13 +121,7 @@ def test_settings_are_checked_before_files_are_read(monkeypatch: pytest.MonkeyPa
         sampler("omniglot").sample(1, seeded())
 
 
-def test_vectors_need_a_class_each() -> None:
-    instances = EmbeddingTasks()._instances()
-    with pytest.raises(InputError, match="give bytes or floats of shape"):
-        VectorTasks(torch.zeros((3, 2), dtype=torch.uint8), 1.0, torch.zeros(2, dtype=torch.int64), instances)
-
-
-def test_vectors_are_bytes_or_floats() -> None:
+def test_vectors_are_bytes_or_floats_with_a_class_each() -> None:
     instances, classes = Instances((8, 8), (2, 3), "composition", 1.0), torch.arange(30) % 3
     codes = torch.stack((classes, torch.arange(30)), dim=1)
     of_bytes = VectorTasks(codes.to(torch.uint8), 0.5, classes, instances).sample(4, seeded())
@@ -140,6 +134,8 @@ def test_vectors_are_bytes_or_floats() -> None:
     for wrong in (codes, codes > 3, codes.float()[0], codes.float()[:, :, None]):
         with pytest.raises(InputError, match=f"codes are {wrong.dtype} of shape .* give bytes or floats of shape"):
             VectorTasks(wrong, 1.0, classes, instances)
+    with pytest.raises(InputError, match="give bytes or floats of shape"):
+        VectorTasks(codes.to(torch.uint8), 1.0, classes[:-1], instances)
 
 
 @needs_data

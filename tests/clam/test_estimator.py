@@ -145,9 +145,7 @@ def test_column_names_are_saved(tmp_path: Path, blobs: Blobs) -> None:
 
 @pytest.mark.usefixtures("untouched_random_state")
 @pytest.mark.parametrize("random_state", [0, np.random.RandomState(0)], ids=["int", "RandomState"])
-def test_the_same_seed_gives_the_same_model_with_any_number_of_threads(
-    random_state: Any, fitted: ClAM, blobs: Blobs
-) -> None:
+def test_a_seed_gives_the_same_model_with_any_number_of_threads(random_state: Any, fitted: ClAM, blobs: Blobs) -> None:
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(2)

@@ -76,9 +76,7 @@ def recursion_losses(model: ClamModel, x: Tensor, seed: int) -> Tensor:
 @pytest.mark.parametrize("rows_per_mask", [1, 4, 32])
 @pytest.mark.parametrize("mask_rates", [(0.3, 0.3, 0.3), (0.1, 0.5, 0.3), (0.999, 0.999, 0.001)])
 @pytest.mark.parametrize("filled", [True, False])
-def test_masked_loss_equals_equation_9(
-    steps: int, rows_per_mask: int, mask_rates: tuple[float, ...], filled: bool
-) -> None:
+def test_masked_loss_is_equation_9(steps: int, rows_per_mask: int, mask_rates: tuple[float, ...], filled: bool) -> None:
     model = make_model(runs=3, steps=steps, rows_per_mask=rows_per_mask, weighting="learned")
     model.mask_rate.copy_(torch.tensor(mask_rates))
     model.present[1, 2:] = False
@@ -259,16 +257,13 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch.equal(model.cluster(x, seeded()).labels, clustering.labels)
 
 
-def test_entropy_is_zero_if_one_prototype_dominates() -> None:
+def test_entropy_and_energy_with_one_relevant_prototype() -> None:
     memories = torch.tensor([[0.0, 0.0], [10.0, 0.0]]).double()
     model = with_memories(memories, 2.0)
     entropies = model.entropy(torch.tensor([[0.0, 0.0], [5.0, 0.0], [10.0, 0.0]]).double())
     torch.testing.assert_close(
         entropies, torch.tensor([0.0, 2.0, 0.0]).double().clamp_max(1.0) * torch.tensor(2.0).log()
     )
-
-
-def test_energy_of_a_single_prototype_is_the_squared_distance() -> None:
     model = with_memories(torch.tensor([[1.0, 2.0]]).double(), 3.0)
     energies = model.energy(torch.tensor([[1.0, 2.0], [1.0, 4.0]]).double())
     torch.testing.assert_close(energies, torch.tensor([0.0, 4.0]).double())
@@ -350,20 +345,17 @@ def test_absent_prototypes_never_move() -> None:
     assert (model.prototypes[1, :2] != before[1, :2]).all()
 
 
-def test_equal_row_weights_change_nothing() -> None:
+def test_equal_row_weights_change_nothing_and_rows_of_weight_zero_do_not_count() -> None:
     plain, weighted = make_runs(), make_runs()
     fit(plain, float_rows())
     fit(weighted, float_rows(), weight=torch.full((50,), 3.0))
     torch.testing.assert_close(weighted.prototypes, plain.prototypes)
-
-
-def test_rows_of_weight_zero_do_not_count() -> None:
-    """With one mask for the batch, since a row less would shift the masks of the others."""
+    # With one mask for the batch, since a row less would shift the masks of the others.
     x, weight = float_rows(10), torch.tensor([1.0, 2.0] * 3 + [0.0] * 4)
     model = make_runs(rows_per_mask=32)
-    weighted = model.loss(PointBatch(x, torch.arange(10), weight), seeded())
+    every = model.loss(PointBatch(x, torch.arange(10), weight), seeded())
     only = model.loss(PointBatch(x[:6], torch.arange(6), weight[:6]), seeded())
-    torch.testing.assert_close(weighted.total, only.total)
+    torch.testing.assert_close(every.total, only.total)
 
 
 def test_batches_without_weight_are_harmless() -> None:
@@ -379,8 +371,7 @@ def test_masks_hide_the_mask_rate_and_at_least_one_feature(rate: float) -> None:
     model = make_runs(runs=1, features=40, rows_per_mask=1)
     model.mask_rate.fill_(rate)
     hidden = model._sample_masks(2000, seeded())
-    assert hidden.shape == (1, 2000, 40)
-    assert set(hidden.flatten().tolist()) == {0.0, 1.0}
+    assert (hidden.shape, set(hidden.flatten().tolist())) == ((1, 2000, 40), {0.0, 1.0})
     assert (hidden.sum(dim=2) >= 1).all()
     assert float(hidden.mean()) == pytest.approx(rate, abs=0.01)
 

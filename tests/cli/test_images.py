@@ -85,11 +85,13 @@ def test_predict_resizes_other_images(command: Command) -> None:
     assert [row["cluster"] for row in read_rows("others.csv")] == ["1", "1", "0", "0", "0", "0"]
 
 
-def test_image_size(command: Command) -> None:
+def test_sizes_of_images_and_other_methods(command: Command) -> None:
     outcome = command("cluster", "photos", *_QUICK, "--image-size", "4x6", "--json")
     found = json.loads(outcome.out)
     assert (found["source"], found["n_rows"]) == ("photos", 24)
     assert any("resized to 4x6" in note for note in found["notes"])
+    command("cluster", "photos", "--method", "clam", "-k", "2", "--truth", "folder", "-q", "-o", "out.csv")
+    assert len(read_rows("out.csv")) == 24
 
 
 def test_append_excludes_the_pixels(command: Command) -> None:
@@ -98,11 +100,6 @@ def test_append_excludes_the_pixels(command: Command) -> None:
     for source, names in (("photos", ["file", "folder"]), ("set.npz", ["y"]), ("bare.npz", ["row"])):
         command("cluster", source, *_QUICK, "-o", "out.csv", "--append", "-q", "--force")
         assert list(read_rows("out.csv")[0]) == [*names, "cluster", "membership"]
-
-
-def test_other_methods_take_images(command: Command) -> None:
-    command("cluster", "photos", "--method", "clam", "-k", "2", "--truth", "folder", "-q", "-o", "out.csv")
-    assert len(read_rows("out.csv")) == 24
 
 
 def test_tcc_trains_on_the_images(command: Command) -> None:

@@ -199,26 +199,20 @@ def test_table_gives_the_weights_of_the_library(command: Command) -> None:
     assert all(torch.equal(theirs[name], ours[name]) for name in ours)
 
 
-def test_training_from_random_weights(command: Command) -> None:
+def test_training_starts_from_random_weights_on_request_or_need(command: Command) -> None:
     arguments = [*LEARN[:-1], "none", "--columns", "x", "-o", "mine.safetensors", "--steps", "1", "--quiet"]
     assert command(*arguments) == Outcome(0, "", "")
     card = load_checkpoint("mine.safetensors")[1]
     assert (card["start"], card["model"]["n_features"]) == (None, 1)
-
-
-def test_default_weights_that_do_not_fit_are_not_used(command: Command) -> None:
     outcome = command(*LEARN[:-2], "--drop", "y", "-o", "mine.safetensors", "--steps", "1")
     start = f"note: training starts from random weights, because {DAC().weights} expects 2 features and the data sets"
     assert outcome.err.startswith(start)
 
 
-def test_rows_without_a_data_set_or_a_class_are_ignored(command: Command) -> None:
+def test_arrays_and_rows_without_a_data_set_or_a_class(command: Command) -> None:
     Path("labelled.csv").write_text(drawings().replace("000,", ",", 1).replace(",a,", ",NA,", 2))
     outcome = command(*LEARN, "-o", "mine.safetensors", "--steps", "1")
     assert "note: ignored 2 rows without a value in 'drawing' or 'stroke'" in outcome.err
-
-
-def test_arrays_of_data_sets(command: Command) -> None:
     X = np.random.default_rng(0).normal(size=(40, 2))
     np.savez("labelled.npz", X=X, drawing=np.repeat(np.arange(4), 10), stroke=np.tile([0, 1], 20))
     arguments = ["learn", "labelled.npz", *LEARN[2:], "-o", "mine.safetensors", "--steps", "1", "-q"]
@@ -282,9 +276,7 @@ def test_stopped_training_on_a_table_resumes(command: Command, monkeypatch: pyte
         (["--weights", "other.safetensors"], ("", ""), "start"),
     ],
 )
-def test_a_folder_holds_one_run(
-    command: Command, more: Sequence[str], change: tuple[str, str], difference: str
-) -> None:
+def test_one_run_per_folder(command: Command, more: Sequence[str], change: tuple[str, str], difference: str) -> None:
     command(*LEARN, "-o", "mine.safetensors", "--steps", "1", "-q")
     Path("labelled.csv").write_text(drawings().replace(*change, 1))
     Path("mine.safetensors").rename("other.safetensors")

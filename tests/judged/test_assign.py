@@ -36,14 +36,11 @@ def test_memberships_reproduce_clusters_that_lie_apart(rule: str, d: int) -> Non
         assert (memberships.argmax(axis=1) == labels).all()
 
 
-def test_the_nearest_mean_is_the_most_probable_whatever_the_sizes() -> None:
+def test_gaussians_ignore_sizes_and_fit_elongated_clusters() -> None:
     x = np.random.default_rng(0).normal(size=(300, 3))
     labels = order_by_size((x[:, 0] > 1).astype(np.int64) + (x[:, 1] > 1.5))[0]
     nearest = cdist(x, cluster_means(x, labels)).argmin(axis=1)
     assert (fit("centres", x, labels).memberships(x).argmax(axis=1) == nearest).all()
-
-
-def test_gaussians_fit_elongated_clusters() -> None:
     x, truth = slanted()
     agreement = {rule: (fit(rule, x, truth).memberships(x).argmax(axis=1) == truth).mean() for rule in RULES}
     assert agreement["gaussians"] > 0.99

@@ -10,27 +10,17 @@ from coterie.errors import InputError
 from coterie.judged.candidates.registry import generate_candidates
 from coterie.judged.features import table
 from coterie.judged.features.partitions import AGREEMENTS, Partitions, agreement_features, rand_indices
-from coterie.judged.features.table import (
-    FEATURES,
-    STEPPED,
-    STEPS,
-    CandidateFeatures,
-    column_names,
-    partition_features,
-    rank_columns,
-    step_features,
-)
 from coterie.judged.space import Geometry
 from tests.judged.sets import blobs as grid_blobs
 from tests.judged.sets import candidate, rings
 
-NAMES = list(FEATURES)
+NAMES = list(table.FEATURES)
 PER_COLUMN = NAMES.index("column_best")  # from here on, features are about the columns as they are
 
 
 def features(x: np.ndarray, *labels: list[int] | np.ndarray) -> dict[str, list[float]]:
-    values = partition_features(Geometry(x), np.array(labels))
-    return {name: values[:, column].tolist() for column, name in enumerate(FEATURES)}
+    values = table.partition_features(Geometry(x), np.array(labels))
+    return {name: values[:, column].tolist() for column, name in enumerate(table.FEATURES)}
 
 
 def random_partitions(x: np.ndarray, runs: int, rng: np.random.Generator) -> np.ndarray:
@@ -57,7 +47,7 @@ def labels(x: np.ndarray) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def values(x: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return partition_features(Geometry(x), labels)
+    return table.partition_features(Geometry(x), labels)
 
 
 def test_indices_are_those_of_scikit_learn(x: np.ndarray, labels: np.ndarray, values: np.ndarray) -> None:
@@ -77,20 +67,16 @@ def test_indices_are_those_of_scikit_learn(x: np.ndarray, labels: np.ndarray, va
         np.testing.assert_allclose(values[:, NAMES.index(name)], column, atol=2e-5, err_msg=name)
 
 
-def test_sizes_by_hand() -> None:
+def test_sizes_and_neighbours_by_hand() -> None:
     found = features(np.arange(10.0)[:, None], [0] * 8 + [1] * 2)
     assert found["smallest_share"] == pytest.approx([0.2])
     assert found["largest_share"] == pytest.approx([0.8])
     assert found["tiny_clusters"] == [0.5]
     assert found["size_evenness"] == pytest.approx([-(0.8 * np.log(0.8) + 0.2 * np.log(0.2)) / np.log(2.0)])
-
-
-def test_neighbours_by_hand() -> None:
-    """The nearest of 0, 1, 3, 7, 15 are 1, 0, 1, 3, 7."""
+    # The nearest of 0, 1, 3, 7, 15 are 1, 0, 1, 3, 7.
     found = features(np.array([[0.0], [1.0], [3.0], [7.0], [15.0]]), [0, 0, 0, 1, 1], [0, 1, 0, 1, 0])
     assert found["same_1"] == pytest.approx([0.8, 0.0])
-    assert found["same_1_worst"][0] == 0.5
-    assert found["same_1_median"][0] == 0.75
+    assert (found["same_1_worst"][0], found["same_1_median"][0]) == (0.5, 0.75)
 
 
 def test_gaps_by_hand() -> None:
@@ -104,16 +90,13 @@ def test_gaps_by_hand() -> None:
     assert found["uncut_to_cut"][::2] == pytest.approx([np.log(3.0 / 9.0), np.log(9.0 / 2.0)])
 
 
-def test_modularity_of_two_cliques() -> None:
+def test_modularity_and_variance_of_columns_by_hand() -> None:
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.random((13, 2)), 50.0 + rng.random((13, 2))])
     found = features(x, [0] * 13 + [1] * 13, [0] * 26)
     assert found["modularity"][0] == pytest.approx(0.5)
     assert found["conductance_worst"][0] == 0.0
     assert found["log_pieces"] == pytest.approx([0.0, np.log(2.0)])
-
-
-def test_variance_of_columns_by_hand() -> None:
     x = np.array([[-1.0, 1.0], [-1.0, -1.0], [1.0, 1.0], [1.0, -1.0]])
     found = features(x, [0, 0, 1, 1])
     assert (found["column_best"], found["column_median"], found["columns_mattering"]) == ([1.0], [0.5], [0.5])
@@ -136,7 +119,7 @@ def test_blocks_change_nothing(
     x: np.ndarray, labels: np.ndarray, values: np.ndarray, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(table, "_MAX_CELLS", 1000)
-    np.testing.assert_allclose(partition_features(Geometry(x), labels), values, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(table.partition_features(Geometry(x), labels), values, rtol=1e-4, atol=1e-5)
 
 
 def assert_alike(first: np.ndarray, second: np.ndarray) -> None:
@@ -160,14 +143,14 @@ def test_labels_order_scale_shift_and_rotation_do_not_matter(
     problem: tuple[np.ndarray, np.ndarray, np.random.Generator], log_scale: float, shift: float
 ) -> None:
     x, labels, rng = problem
-    expected = partition_features(Geometry(x), labels)
+    expected = table.partition_features(Geometry(x), labels)
     renamed = np.array([rng.permutation(run.max() + 1)[run] for run in labels])
-    assert_alike(partition_features(Geometry(x), renamed), expected)
+    assert_alike(table.partition_features(Geometry(x), renamed), expected)
     order = rng.permutation(len(x))
-    assert_alike(partition_features(Geometry(x[order]), labels[:, order]), expected)
+    assert_alike(table.partition_features(Geometry(x[order]), labels[:, order]), expected)
     rotation = np.linalg.qr(rng.normal(size=(x.shape[1], x.shape[1])))[0]
     rotated, shifted = (
-        partition_features(Geometry((each + shift) * 10.0**log_scale), labels) for each in (x @ rotation, x)
+        table.partition_features(Geometry((each + shift) * 10.0**log_scale), labels) for each in (x @ rotation, x)
     )
     assert_alike(rotated[:, :PER_COLUMN], expected[:, :PER_COLUMN])
     assert_alike(shifted[:, PER_COLUMN:], expected[:, PER_COLUMN:])
@@ -193,7 +176,7 @@ def test_features_are_finite(name: str) -> None:
     x = DEGENERATE[name]
     each = np.arange(len(x))
     labels = np.array([0 * each, each, each % 2, np.minimum(each, 1), 3 * (each == len(x) - 1)])
-    values = partition_features(Geometry(x), labels)
+    values = table.partition_features(Geometry(x), labels)
     assert values.dtype == np.float32
     assert np.isfinite(values).all()
     assert np.abs(values).max() < 50.0
@@ -249,18 +232,15 @@ MERGED = {
 }
 
 
-def test_halved_and_merged_blobs_show(three_blobs: dict[str, list[float]]) -> None:
+def test_halved_and_merged_clusters_show(three_blobs: dict[str, list[float]]) -> None:
     for name, margin in HALVED.items():
         truth, halved, _ = three_blobs[name]
         assert truth > halved + margin, name
     for name, margin in MERGED.items():
         truth, _, merged = three_blobs[name]
         assert merged > truth + margin, name
-
-
-def test_rings_are_better_than_halves() -> None:
-    x, truth = rings()
-    found = features(x, truth, (x[:, 0] > 0.0).astype(np.int64))
+    x, labels = rings()
+    found = features(x, labels, (x[:, 0] > 0.0).astype(np.int64))
     for name in ("border_sparsity", "density_validity", "same_12", "own_mode_worst", "log_dunn"):
         assert found[name][0] > found[name][1], name
 
@@ -328,45 +308,45 @@ def test_agreements_are_finite_and_do_not_depend_on_the_order_of_candidates(runs
 
 
 def test_ranks_average_ties() -> None:
-    ranks = rank_columns(np.array([[2.0, 5.0], [1.0, 5.0], [2.0, 5.0], [9.0, 5.0]], dtype=np.float32))
+    ranks = table.rank_columns(np.array([[2.0, 5.0], [1.0, 5.0], [2.0, 5.0], [9.0, 5.0]], dtype=np.float32))
     np.testing.assert_allclose(ranks[:, 0], [0.5, 0.0, 0.5, 1.0])
     np.testing.assert_allclose(ranks[:, 1], 0.5)
-    assert rank_columns(np.ones((1, 3), dtype=np.float32)).tolist() == [[0.5] * 3]
+    assert table.rank_columns(np.ones((1, 3), dtype=np.float32)).tolist() == [[0.5] * 3]
 
 
 @given(st.integers(0, 10_000), st.integers(1, 40))
 def test_steps_are_to_the_next_number_of_the_same_series(seed: int, count: int) -> None:
     rng = np.random.default_rng(seed)
-    values = rng.normal(size=(count, len(FEATURES))).astype(np.float32)
+    values = rng.normal(size=(count, len(table.FEATURES))).astype(np.float32)
     n_clusters, series = rng.integers(2, 8, count), rng.integers(0, 3, count)
-    steps = step_features(values, n_clusters, series)
-    assert steps.shape == (count, len(STEPS))
+    steps = table.step_features(values, n_clusters, series)
+    assert steps.shape == (count, len(table.STEPS))
     assert np.isfinite(steps).all()
-    stepped = values[:, NAMES.index(STEPPED[0])]
+    stepped = values[:, NAMES.index(table.STEPPED[0])]
     for one in range(count):
         same = series == series[one]
         fewer, more = same & (n_clusters < n_clusters[one]), same & (n_clusters > n_clusters[one])
         before = stepped[same & (n_clusters == n_clusters[fewer].max())] if fewer.any() else stepped[one]
         after = stepped[same & (n_clusters == n_clusters[more].min())] if more.any() else stepped[one]
         assert np.isclose(stepped[one] - before, steps[one, 0], atol=1e-6).any()
-        assert np.isclose(after - stepped[one], steps[one, len(STEPPED)], atol=1e-6).any()
+        assert np.isclose(after - stepped[one], steps[one, len(table.STEPPED)], atol=1e-6).any()
 
 
 def test_added_candidates_have_the_same_features_as_if_generated_at_once() -> None:
     x, truth = grid_blobs(80)
     candidates = generate_candidates(x, effort="fast", seed=0)
     late = candidate(np.where(truth == 3, 2, truth), refined=True)
-    at_once = CandidateFeatures.compute(x, [*candidates, late])
-    extended = CandidateFeatures.compute(x, candidates).extended([late])
+    at_once = table.CandidateFeatures.compute(x, [*candidates, late])
+    extended = table.CandidateFeatures.compute(x, candidates).extended([late])
     assert extended.candidates == at_once.candidates
     np.testing.assert_allclose(extended.table(), at_once.table(), rtol=1e-5, atol=1e-6)
-    assert extended.table().shape == (len(candidates) + 1, len(column_names()))
+    assert extended.table().shape == (len(candidates) + 1, len(table.column_names()))
 
 
 def test_columns_are_selected_by_name_and_unknown_ones_are_neutral() -> None:
     x, truth = grid_blobs(80)
-    found = CandidateFeatures.compute(x, [candidate(truth), candidate(np.minimum(truth, 1))])
+    found = table.CandidateFeatures.compute(x, [candidate(truth), candidate(np.minimum(truth, 1))])
     picked = found.select({"silhouette": 9.0, "no such column": 7.0, "by Ward linkage": 9.0, "by k-means": 9.0})
     np.testing.assert_array_equal(picked[:, 0], found.values[:, NAMES.index("silhouette")])
     assert picked[:, 1:].tolist() == [[7.0, 1.0, 0.0]] * 2
-    assert len(set(column_names())) == len(column_names())
+    assert len(set(table.column_names())) == len(table.column_names())

@@ -39,16 +39,13 @@ def batch(seed: int = 0, sets: int = 8) -> JudgedBatch:
     return JudgedBatch(columns, score, torch.zeros_like(score), valid, single)
 
 
-def test_permuting_candidates_permutes_scores() -> None:
+def test_permuting_candidates_permutes_scores_and_masking_equals_removal() -> None:
     model, columns = network().double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
     order = torch.randperm(9)
     score, single = model(columns)
     permuted, same = model(columns[:, order])
     torch.testing.assert_close(permuted, score[:, order])
     torch.testing.assert_close(same, single)
-
-
-def test_masking_equals_removal() -> None:
     model, columns = network().double(), torch.randn((2, 9, COLUMNS), dtype=torch.float64)
     valid = (torch.arange(9) < 5).expand(2, -1)
     score, single = model(columns, valid)
@@ -180,14 +177,11 @@ def test_refinement_merges_a_group_that_was_cut_in_two(cut_in_two: tuple[np.ndar
     assert scored.candidates[0] is wrong
 
 
-def test_each_round_of_refinement_is_one_change() -> None:
+def test_each_round_is_one_change_and_the_best_candidate_stays() -> None:
     x, truth = four_groups()
     for rounds, n_clusters in ((0, 4), (1, 3), (2, 2)):
         scored = judge_by("log_clusters", -1.0).score(x, [candidate(truth)], refinement(rounds))
         assert scored.candidates[scored.choose()].n_clusters == n_clusters
-
-
-def test_refinement_adds_nothing_if_the_candidate_stays_best() -> None:
     x, truth = four_groups()
     right = candidate(truth)
     assert judge_by("silhouette").score(x, [right], refinement(3)).candidates == (right,)
@@ -225,13 +219,10 @@ def scored_candidates(logits: Sequence[float], numbers: Sequence[int]) -> Scored
     return ScoredCandidates(features, np.array(logits), 0.0)
 
 
-def test_fewest_clusters_are_chosen_among_candidates_within_the_tolerance() -> None:
+def test_few_clusters_are_preferred_within_the_tolerance_unless_granularity_decides() -> None:
     near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
     assert scored_candidates([1.0, 1.0 - near, 1.0 - far], [6, 4, 2]).choose() == 1
     assert scored_candidates([1.0 - near, 1.0, 1.0 - near / 2], [4, 6, 4]).choose() == 2
     assert scored_candidates([1.0, 1.0 - near], [4, 6]).choose() == 0
-
-
-def test_granularity_outweighs_the_preference_for_few_clusters() -> None:
     scored = scored_candidates([0.0, 0.0, 0.0], [2, 4, 8])
     assert [scored.choose(granularity) for granularity in (-1.0, 0.0, 1.0, 1e6)] == [0, 0, 2, 2]

@@ -11,22 +11,8 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from coterie.errors import ConfigError
+from coterie.judged.prior import sampling
 from coterie.judged.prior.geometric import CENTRE_LAYOUTS, LAYOUT_WEIGHTS
-from coterie.judged.prior.sampling import (
-    MAX_QUERIES,
-    MIN_CLUSTER_SIZE,
-    PEAKED,
-    Draft,
-    Memberships,
-    Rng,
-    Target,
-    add_outliers,
-    assign_points,
-    fit_spread,
-    measure_recoverability,
-    sample_proportions,
-    standardise,
-)
 from coterie.judged.prior.shapes import CURVES, FLATS, SOLIDS, thick_curve
 from coterie.judged.prior.tables import KINDS, STYLES, TABLE_KINDS, sample_columns
 from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
@@ -65,7 +51,7 @@ def test_every_task_is_valid(tasks: list[SyntheticTask]) -> None:
         assert task.x.isfinite().all()
         sizes = torch.bincount(task.labels[task.labels >= 0])
         assert 2 <= len(sizes) <= 50
-        assert int(sizes.min()) >= MIN_CLUSTER_SIZE
+        assert int(sizes.min()) >= sampling.MIN_CLUSTER_SIZE
         assert int(task.labels.min()) >= -1
         assert float((task.labels < 0).float().mean()) == pytest.approx(number(task, "outliers"))
 
@@ -114,8 +100,8 @@ def test_every_shape_occurs() -> None:
 def test_labels_are_as_recoverable_as_the_target(tasks: list[SyntheticTask]) -> None:
     for task in tasks:
         assert number(task, "target_low") <= number(task, "agreement") <= number(task, "target_high")
-        if task.kind == "table" and int(task.labels.min()) >= 0 and len(task.x) <= MAX_QUERIES:
-            measured = measure_recoverability(task.x, task.labels).agreement
+        if task.kind == "table" and int(task.labels.min()) >= 0 and len(task.x) <= sampling.MAX_QUERIES:
+            measured = sampling.measure_recoverability(task.x, task.labels).agreement
             assert measured == pytest.approx(number(task, "agreement"))
     agreements = {
         kind: [number(task, "agreement") for task in tasks if task.kind == kind] for kind in ("geometric", "table")
@@ -147,36 +133,41 @@ def test_agreement_matches_a_naive_implementation(tasks: list[SyntheticTask]) ->
     small = [task for task in tasks if len(task.x) < 100 and task.kind == "geometric" and number(task, "outliers") == 0]
     for task in small[:8]:
         expected = naive_agreement(task.x, task.labels)
-        assert measure_recoverability(task.x, task.labels).agreement == pytest.approx(expected, abs=0.02)
+        assert sampling.measure_recoverability(task.x, task.labels).agreement == pytest.approx(expected, abs=0.02)
 
 
 def test_agreement_is_0_for_random_labels_and_1_for_separate_clusters() -> None:
-    rng = Rng(seeded())
-    labels = assign_points(400, torch.tensor([0.8, 0.2]), rng).labels
-    random = measure_recoverability(rng.normal(400, 3), labels)
+    rng = sampling.Rng(seeded())
+    labels = sampling.assign_points(400, torch.tensor([0.8, 0.2]), rng).labels
+    random = sampling.measure_recoverability(rng.normal(400, 3), labels)
     assert abs(random.agreement) < 4 * 0.057  # its standard deviation over many such sets
     assert random.worst_recall < 0.3
     separate = rng.normal(400, 3) + 20 * labels.unsqueeze(1)
-    measured = measure_recoverability(separate, labels)
+    measured = sampling.measure_recoverability(separate, labels)
     assert measured.agreement == 1
-    assert measured == measure_recoverability(separate * torch.tensor([1e-3, 1.0, 1e3]), labels)
+    assert measured == sampling.measure_recoverability(separate * torch.tensor([1e-3, 1.0, 1e3]), labels)
 
 
 def test_spread_is_fitted_to_the_target() -> None:
-    rng = Rng(seeded())
-    members = assign_points(250, torch.full((3,), 1 / 3), rng)
+    rng = sampling.Rng(seeded())
+    members = sampling.assign_points(250, torch.full((3,), 1 / 3), rng)
     location, noise = 3 * members.labels.unsqueeze(1).float(), rng.normal(250, 1)
-    draft = Draft(members.labels, lambda spread: location + spread * noise, PEAKED, {})
+    draft = sampling.Draft(members.labels, lambda spread: location + spread * noise, sampling.PEAKED, {})
     spreads = []
     for middle in (0.6, 0.75, 0.9):
-        fitted = fit_spread(draft, Target(middle - 0.03, middle + 0.03))
+        fitted = sampling.fit_spread(draft, sampling.Target(middle - 0.03, middle + 0.03))
         assert fitted is not None
         x, agreement = fitted
         assert abs(agreement - middle) <= 0.03
-        assert measure_recoverability(x, members.labels).agreement == agreement
+        assert sampling.measure_recoverability(x, members.labels).agreement == agreement
         spreads.append(float((x - location).std()))
     assert spreads == sorted(spreads, reverse=True)
-    assert fit_spread(Draft(members.labels, lambda _: noise, PEAKED, {}), Target(0.6, 1.0)) is None
+    assert (
+        sampling.fit_spread(
+            sampling.Draft(members.labels, lambda _: noise, sampling.PEAKED, {}), sampling.Target(0.6, 1.0)
+        )
+        is None
+    )
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -206,7 +197,7 @@ def test_batches_have_one_shape_and_no_outliers() -> None:
         assert len(batch.x) == 3
         assert batch.valid.all()
         assert batch.x.isfinite().all()
-        assert all(int(torch.bincount(labels).min()) >= MIN_CLUSTER_SIZE for labels in batch.labels)
+        assert all(int(torch.bincount(labels).min()) >= sampling.MIN_CLUSTER_SIZE for labels in batch.labels)
         shapes.add(batch.x.shape)
     assert len(shapes) == 6
     assert isinstance(SMALL, TaskSampler)
@@ -222,15 +213,15 @@ def test_tasks_keep_to_any_settings(seed: int, points: int, features: int, clust
     assert task.x.isfinite().all()
     sizes = torch.bincount(task.labels[task.labels >= 0])
     assert 2 <= len(sizes) <= clusters
-    assert int(sizes.min()) >= MIN_CLUSTER_SIZE
+    assert int(sizes.min()) >= sampling.MIN_CLUSTER_SIZE
 
 
 @given(st.integers(0, 2**32), st.integers(2, 20), st.integers(100, 300))
 def test_cluster_sizes_follow_the_proportions(seed: int, n_clusters: int, n_points: int) -> None:
-    rng = Rng(seeded(seed))
-    proportions, _ = sample_proportions(n_clusters, rng)
-    members = assign_points(n_points, proportions, rng)
-    expected = MIN_CLUSTER_SIZE + proportions * (n_points - MIN_CLUSTER_SIZE * n_clusters)
+    rng = sampling.Rng(seeded(seed))
+    proportions, _ = sampling.sample_proportions(n_clusters, rng)
+    members = sampling.assign_points(n_points, proportions, rng)
+    expected = sampling.MIN_CLUSTER_SIZE + proportions * (n_points - sampling.MIN_CLUSTER_SIZE * n_clusters)
     assert int(members.sizes().sum()) == n_points
     assert float((members.sizes() - expected).abs().max()) <= 1.01
     for cluster in range(n_clusters):
@@ -241,8 +232,8 @@ def test_cluster_sizes_follow_the_proportions(seed: int, n_clusters: int, n_poin
 @pytest.mark.parametrize("kind", [*SOLIDS, *FLATS, *CURVES])
 @pytest.mark.parametrize("shared", [False, True])
 def test_shapes_have_a_radius_of_about_1(kind: str, shared: bool) -> None:
-    rng = Rng(seeded())
-    members = Memberships(rng.integers(0, 3, 400), 4, shared)
+    rng = sampling.Rng(seeded())
+    members = sampling.Memberships(rng.integers(0, 3, 400), 4, shared)
     if kind in SOLIDS:
         points = SOLIDS[kind](members, 2, rng)
         assert SOLIDS[kind](members, 5, rng).shape == (400, 5)
@@ -257,7 +248,7 @@ def test_shapes_have_a_radius_of_about_1(kind: str, shared: bool) -> None:
 @pytest.mark.parametrize("n_features", [1, 2, 3, 7])
 def test_layouts_keep_clusters_apart(name: str, n_features: int) -> None:
     for seed in range(5):
-        centres = CENTRE_LAYOUTS[name](torch.ones(12), n_features, Rng(seeded(seed)))
+        centres = CENTRE_LAYOUTS[name](torch.ones(12), n_features, sampling.Rng(seeded(seed)))
         assert centres.shape == (12, n_features)
         apart = torch.cdist(centres, centres).fill_diagonal_(math.inf)
         assert float(apart.amin(dim=1).median()) > (1.0 if n_features > 1 else 0.2)
@@ -265,7 +256,7 @@ def test_layouts_keep_clusters_apart(name: str, n_features: int) -> None:
 
 @pytest.mark.parametrize("style", STYLES)
 def test_columns_are_of_their_kind(style: str) -> None:
-    rng = Rng(seeded())
+    rng = sampling.Rng(seeded())
     transforms = sample_columns(30, rng, style)
     table = transforms(rng.normal(200, 30))
     assert table.shape == (200, 30)
@@ -280,14 +271,11 @@ def test_columns_are_of_their_kind(style: str) -> None:
     assert set(transforms.kinds) <= set(STYLES[style])
 
 
-def test_outliers_are_labelled_minus_1() -> None:
-    x, labels = add_outliers(torch.zeros(20, 2), torch.zeros(20, dtype=torch.int64), 5, Rng(seeded()))
+def test_outliers_are_labelled_minus_1_and_constant_columns_become_0() -> None:
+    x, labels = sampling.add_outliers(torch.zeros(20, 2), torch.zeros(20, dtype=torch.int64), 5, sampling.Rng(seeded()))
     assert len(x) == len(labels) == 25
     assert int((labels == -1).sum()) == 5
-
-
-def test_constant_columns_become_0() -> None:
-    rows = standardise(torch.tensor([[1.0, 7e5], [3.0, 7e5]]))
+    rows = sampling.standardise(torch.tensor([[1.0, 7e5], [3.0, 7e5]]))
     assert rows.tolist() == [[-1.0, 0.0], [1.0, 0.0]]
 
 

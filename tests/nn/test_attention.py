@@ -229,9 +229,7 @@ def test_tied_layers_are_one_block_used_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "values",
-    [{"width": 10, "heads": 4}, {"width": 0}, {"heads": 0}, {"heads": -2}, {"inducing": 0}],
-    ids=str,
+    "values", [{"width": 10, "heads": 4}, {"width": 0}, {"heads": 0}, {"heads": -2}, {"inducing": 0}], ids=str
 )
 def test_impossible_sizes_are_rejected(values: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="must"):

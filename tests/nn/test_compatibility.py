@@ -74,20 +74,17 @@ def test_how_much_is_taken_at_once_does_not_matter(block: int, n: int, keys: int
         torch.testing.assert_close(ours, expected)
 
 
-def test_queries_times_keys_times_width_are_never_held(held: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    sets, n, width = 3, 40, 16
-    two_rows = sets * n * width * 2
-    monkeypatch.setattr(compatibility, "BLOCK_ELEMENTS", two_rows)
-    gradients(additive_compatibility, normal(sets, n, width), normal(sets, n, width, seed=1), normal(width, seed=2))
-    assert held == [two_rows] * (n // 2) * 2  # forwards, and backwards again
-
-
-def test_only_the_inputs_are_saved_for_the_backward_pass() -> None:
+def test_memory_holds_only_the_inputs_and_blocks(held: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     saved: list[Tensor] = []
     inputs = [value.requires_grad_() for value in (normal(2, 30, 8), normal(2, 20, 8, seed=1), normal(8, seed=2))]
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda value: value):
         additive_compatibility(*inputs)
     assert [value.numel() for value in saved] == [value.numel() for value in inputs]
+    sets, n, width = 3, 40, 16
+    two_rows = sets * n * width * 2
+    monkeypatch.setattr(compatibility, "BLOCK_ELEMENTS", two_rows)
+    gradients(additive_compatibility, normal(sets, n, width), normal(sets, n, width, seed=1), normal(width, seed=2))
+    assert held == [two_rows] * (n // 2) * 2  # forwards, and backwards again
 
 
 @pytest.mark.parametrize(("n", "keys", "sets"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])

@@ -161,9 +161,7 @@ def test_flow_stays_finite_far_away() -> None:
 
 
 @pytest.mark.parametrize("likelihood", ["gaussian", "bernoulli"])
-def test_statisticians_bound_is_below_the_likelihood_and_unbiased(
-    likelihood: Literal["gaussian", "bernoulli"],
-) -> None:
+def test_statisticians_bound_is_below_the_likelihood_and_unbiased(likelihood: Literal["gaussian", "bernoulli"]) -> None:
     """With a code of one number, the likelihood is an integral over a line, and the mean of the bound's exponential."""
     head = StatisticianHead(3, 5, latent=1, hidden=8, likelihood=likelihood, per_feature=False)
     with_weights(head, deviation=0.1)

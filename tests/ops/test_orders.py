@@ -44,14 +44,11 @@ def test_only_large_sets_are_subsampled() -> None:
     assert not torch.equal(subsample(5, valid, seeded(1)), chosen)
 
 
-def test_subsampling_takes_one_number_from_the_generator() -> None:
+def test_subsampling_is_uniform_and_takes_one_number_from_the_generator() -> None:
     few, many = seeded(), seeded()
     subsample(5, torch.ones((1, 3), dtype=torch.bool), few)
     subsample(5, torch.ones((4, 30), dtype=torch.bool), many)
     assert torch.equal(few.get_state(), many.get_state())
-
-
-def test_every_point_is_sampled_equally_often() -> None:
     valid = torch.ones((1, 6), dtype=torch.bool)
     counts = sum(subsample(2, valid, seeded(seed))[0].long() for seed in range(600))
     assert isinstance(counts, torch.Tensor)

@@ -35,14 +35,11 @@ def test_normal_start_has_the_published_moments() -> None:
     assert float(start.std()) == pytest.approx(0.1, abs=2e-3)
 
 
-def test_data_start_samples_distinct_rows() -> None:
+def test_data_start_samples_distinct_rows_if_there_are_enough() -> None:
     x = rows(12)
     index = rows_drawn(x, data_start(x, 50, 12, generator()))
     assert (index.sort(dim=1).values == torch.arange(12)).all()
     assert (index[0] != index[1]).any()
-
-
-def test_data_start_repeats_rows_where_there_are_too_few() -> None:
     x = rows(3)
     assert rows_drawn(x, data_start(x, 4, 7, generator())).shape == (4, 7)
 
@@ -54,39 +51,36 @@ def test_spread_start_samples_distinct_rows(seed: int, power: float) -> None:
     assert (index.sort(dim=1).values == torch.arange(12)).all()
 
 
-def test_spread_start_skips_copies_of_sampled_rows() -> None:
+def test_spread_start_skips_copies_if_there_are_enough_distinct_rows() -> None:
     x = rows(4).repeat_interleave(5, dim=0)
     index = rows_drawn(x, spread_start(x, 50, 4, generator()))
     assert (torch.div(index, 5, rounding_mode="floor").sort(dim=1).values == torch.arange(4)).all()
-
-
-def test_spread_start_survives_fewer_distinct_rows_than_centres() -> None:
     x = torch.ones(6, 2)
     assert torch.equal(spread_start(x, 3, 5, generator()), torch.ones(3, 5, 2))
     assert spread_start(rows(2), 3, 5, generator()).shape == (3, 5, 3)
 
 
-def test_power_one_is_k_means_plus_plus() -> None:
+def test_spread_start_is_k_means_plus_plus_or_takes_the_farthest_row() -> None:
     x = torch.tensor([[0.0], [1.0], [3.0]])
     start = spread_start(x, 30_000, 2, generator()).squeeze(2)
     assert float((start[:, 0] == 0).float().mean()) == pytest.approx(1 / 3, abs=0.02)
     second = start[start[:, 0] == 0][:, 1]
     assert float((second == 3).float().mean()) == pytest.approx(9 / 10, abs=0.02)
-
-
-def test_a_large_power_takes_the_farthest_row() -> None:
     x = torch.tensor([[0.0], [1.0], [2.0], [10.0]])
     start = spread_start(x, 200, 2, generator(), power=200.0).squeeze(2)
     far = torch.where(start[:, 0] == 10.0, 0.0, 10.0)
     assert torch.equal(start[:, 1], far)
 
 
-def test_lloyd_ends_where_k_means_does() -> None:
+def test_lloyd_ends_where_k_means_does_and_keeps_empty_clusters() -> None:
     x = rows(80)
     starts = data_start(x, 4, 5, generator(1))
     for start, found in zip(starts, lloyd(x, starts, steps=50), strict=True):
         expected = KMeans(5, init=start.numpy(), n_init=1, tol=0.0).fit(x.numpy()).cluster_centers_
         np.testing.assert_allclose(found, expected, atol=1e-5)
+    x = torch.tensor([[0.0], [1.0], [2.0]])
+    centres = lloyd(x, torch.tensor([[[1.0], [50.0]]]))
+    assert centres.flatten().tolist() == [1.0, 50.0]
 
 
 def test_lloyd_never_raises_the_objective() -> None:
@@ -97,12 +91,6 @@ def test_lloyd_never_raises_the_objective() -> None:
         costs.append(torch.cdist(x, centres).square().amin(dim=2).sum(dim=1))
         centres = lloyd(x, centres, 1)
     assert (torch.stack(costs).diff(dim=0) <= 1e-3).all()
-
-
-def test_lloyd_leaves_an_empty_cluster_where_it_is() -> None:
-    x = torch.tensor([[0.0], [1.0], [2.0]])
-    centres = lloyd(x, torch.tensor([[[1.0], [50.0]]]))
-    assert centres.flatten().tolist() == [1.0, 50.0]
 
 
 @pytest.mark.usefixtures("untouched_random_state")

@@ -35,8 +35,7 @@ def panels_of(kernel: Any, labels: Any, classes: Any = None) -> tuple[dict[str, 
 def test_rows_are_sorted_by_cluster(rendered: list[Any]) -> None:
     labels = np.array([1, 0, 1, 0])
     panels = panels_of((labels[:, None] == labels).astype(np.float32), labels)
-    assert list(panels[0]) == ["predicted"]
-    assert panels[1] == ""
+    assert (list(panels[0]), panels[1]) == (["predicted"], "")
     inside = rendered[0][STRIP + 1 :, STRIP + 1 :]
     assert inside.shape == (4, 4, 3)
     assert (inside[:2, 2:] == 1).all()  # white: not in the same cluster
@@ -54,11 +53,8 @@ def test_known_classes_are_compared(rendered: list[Any]) -> None:
     assert wrong.tolist() == [[False, True, True], [True, False, False], [True, False, False]]
 
 
-def test_many_rows_are_sampled() -> None:
+def test_many_rows_are_sampled_and_no_kernel_gives_no_panels() -> None:
     n = SIDE + 20
     assert panels_of(np.eye(n), np.zeros(n, dtype=np.int64))[1] == f"{SIDE} of {n} rows are shown."
-
-
-def test_no_kernel_no_panels() -> None:
     data: Any = SimpleNamespace()
     assert kernel_panels(FitDescription(), data, None, cluster_colours(1)) is None

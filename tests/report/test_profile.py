@@ -37,33 +37,24 @@ def test_effect_is_the_difference_of_means_over_the_pooled_deviation() -> None:
     assert statistics.z_scores[:, 0] == pytest.approx([(2 - 4.4) / np.std(x), (8 - 4.4) / np.std(x)])
 
 
-def test_explained_is_the_fraction_of_variance_between_clusters() -> None:
+def test_variance_between_clusters_is_explained_and_effects_finite() -> None:
     X = np.array([[0.0, 5.0], [0.0, 6.0], [9.0, 5.0], [9.0, 6.0]])
     statistics = feature_statistics(data_with(as_table(X), [0, 0, 1, 1]))
     assert statistics.explained == pytest.approx([1.0, 0.0])
     assert rank_features(statistics, 5).tolist() == [0]
-
-
-def test_effect_is_finite_where_nothing_varies_inside() -> None:
     data = data_with(as_table([[0.0, 1.0], [0.0, 2.0], [4.0, 1.0], [4.0, 2.0]]), [0, 0, 1, 1])
     assert np.isfinite(feature_statistics(data).effects).all()
     assert profiles_of(data)[1].name == "high x0"
-
-
-def test_large_values_with_a_small_spread_keep_their_digits() -> None:
     x = 1e9 + np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])
     statistics = feature_statistics(data_with(as_table(x[:, None]), [0, 0, 0, 1, 1, 1]))
     assert statistics.effects[1, 0] == pytest.approx(10 / 1.0, rel=1e-6)
 
 
-def test_missing_numbers_are_ignored() -> None:
+def test_missing_numbers_are_ignored_and_clusters_without_values_have_no_mean() -> None:
     X = np.array([[1.0, 0.0], [np.nan, 1.0], [3.0, 0.0], [7.0, 1.0], [np.nan, 0.0]])
     data = data_with(as_table(X), [0, 0, 0, 1, 1])
     assert feature_statistics(data).means[:, 0] == pytest.approx([2.0, 7.0])
     assert format_cell(data.table, 0, 1) == "missing"
-
-
-def test_a_cluster_without_any_value_has_no_mean() -> None:
     X = np.array([[1.0, 0.0], [2.0, 1.0], [np.nan, 0.0], [np.nan, 1.0]])
     statistics = feature_statistics(data_with(as_table(X), [0, 0, 1, 1]))
     assert np.isnan(statistics.means[1, 0])
@@ -95,16 +86,13 @@ def test_the_more_frequent_of_two_levels_is_reported() -> None:
     assert [row["label"] for row in heat["rows"]] == ["member = yes"]
 
 
-def test_a_frequent_level_that_is_rarer_than_elsewhere_is_less() -> None:
+def test_names_prefer_frequent_levels_and_say_which_are_rarer() -> None:
     member = np.array([*["no"] * 20, *["no"] * 6, *["yes"] * 4], dtype=object)
     table = Table(("member", "size"), (member, np.arange(30.0) % 10))
     assert profiles_of(data_with(table, [0] * 20 + [1] * 10))[1].name == "less member no"
     booleans = Table(("member", "size"), (member == "yes", np.arange(30.0) % 10))
     names = [profile.name for profile in profiles_of(data_with(booleans, [0] * 20 + [1] * 10))]
     assert names == ["not member", "more member"]
-
-
-def test_names_prefer_frequent_levels_to_absent_ones() -> None:
     city = np.array([*["Oslo", "Lima", "Oslo", "Kyiv"] * 3, *["Rome"] * 9, "Oslo", "Lima", "Kyiv"], dtype=object)
     table = Table(("city", "size"), (city, np.arange(24.0) % 12))
     first, second = profiles_of(data_with(table, [0] * 12 + [1] * 12))
@@ -124,12 +112,9 @@ def test_dates_and_booleans_are_formatted() -> None:
     assert [format_cell(gap, 0, i) for i in (0, 1)] == ["missing", "2020-01-01 12:30"]
 
 
-def test_typical_row_is_nearest_to_the_prototype() -> None:
+def test_typical_rows_are_near_the_prototype_and_borderline_ones_have_small_margins() -> None:
     data = data_with(as_table([[0.0], [1.0], [2.5], [10.0], [11.0]]), [0, 0, 0, 1, 1])
     assert profiles_of(data)[0].typical == 1
-
-
-def test_borderline_rows_have_the_smallest_margin() -> None:
     memberships = [[0.9, 0.1], [0.6, 0.4], [0.52, 0.48], [0.3, 0.7]]
     first, second = profiles_of(data_with(as_table([[0.0], [1.0], [2.0], [9.0]]), [0, 0, 0, 1], memberships))
     assert [(row, other) for row, _, other, _ in first.borderline] == [(2, 1), (1, 1)]
@@ -140,19 +125,13 @@ def trait(column: str, word: str, effect: float = 2.0, inside: str = "1") -> Tra
     return Trait(column, column, effect, inside, "0", word)
 
 
-def test_names_have_two_traits_and_more_while_they_are_equal() -> None:
+def test_names_have_distinct_strong_traits_or_values() -> None:
     first = [trait("a", "high a"), trait("b", "low b"), trait("c", "high c")]
     second = [trait("a", "high a"), trait("b", "low b"), trait("c", "low c")]
     assert cluster_names([first, second]) == ["high a, low b, high c", "high a, low b, low c"]
     assert cluster_names([first, [trait("z", "low z")]]) == ["high a, low b", "low z"]
-
-
-def test_equal_names_get_a_value() -> None:
     names = cluster_names([[trait("a", "low a", inside="1")], [trait("a", "low a", inside="2")]])
     assert names == ["low a (1)", "low a (2)"]
-
-
-def test_names_ignore_weak_traits() -> None:
     assert cluster_names([[trait("a", "high a", 0.3)], []]) == ["close to the average"] * 2
     assert cluster_names([[]]) == ["all rows"]
 
@@ -164,13 +143,10 @@ def test_sample_is_seeded_and_keeps_small_tables_whole() -> None:
     assert rows.tolist() == sample_rows(1000, 100).tolist()
 
 
-def test_numbers_have_four_digits() -> None:
+def test_numbers_have_four_digits_and_percents_are_rounded() -> None:
     values = (0.0, 3.0, -1.5, 12.3456, 0.012341, 1234.5, 7654321.0, 1.5e12, float("nan"), float("-inf"))
     texts = ["0", "3", "−1.5", "12.35", "0.01234", "1,234", "7,654,321", "1.50e+12", "missing", "−∞"]
     assert [format_number(value) for value in values] == texts
-
-
-def test_percent_rounds_only_exactly_to_0_and_100() -> None:
     assert [format_percent(fraction) for fraction in (-0.0, -1e-17, 1 - 1e-12)] == ["0%", "0%", ">99%"]
     assert [format_percent(fraction) for fraction in (0, 0.001, 0.5, 0.999, 1)] == ["0%", "<1%", "50%", ">99%", "100%"]
 

@@ -40,14 +40,11 @@ def test_clusters_are_numbered_as_in_the_labels() -> None:
     assert "cluster ${cluster}," in page
 
 
-def test_page_is_self_contained() -> None:
+def test_the_page_is_self_contained_and_reproducible() -> None:
     page = page_of(wine(), 3)
     addresses = [a[name] or "" for _, a in Structure(page).tags for name in ("src", "href") if name in a]
     assert all(address.startswith(("#", "data:image/png;base64,")) for address in addresses)
     assert not [text for text in ("://", "@import", "url(") if text in page]
-
-
-def test_same_input_gives_the_same_page() -> None:
     assert page_of(wine(), 3) == page_of(wine(), 3)
 
 
@@ -85,10 +82,13 @@ def test_two_columns_are_plotted_with_the_regions_of_clusters() -> None:
     assert decode(regions["src"]).size == (280, 174)
 
 
-def test_a_constant_third_column_still_gives_a_map() -> None:
+def test_constant_columns_and_equal_embeddings_still_give_a_map() -> None:
     X, _ = make_blobs(60, centers=2, random_state=0)
     structure = Structure(page_of(as_table(np.column_stack([X, np.ones(60)])), 2))
     assert "principal components" in structure.text
+    table = as_table(np.ones((12, 3)) + 1e-9 * np.arange(12.0).reshape(-1, 1))
+    model = TCC(2, epochs=1, channels=4, random_state=0).fit(as_table(np.arange(36.0).reshape(12, 3)))
+    assert "t-SNE" in render_report(model, table, title="rows", source="rows")
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,6 @@ def test_embeddings_place_rows_unless_there_are_few_rows_or_columns(n_rows: int,
     model = TCC(2, epochs=1, channels=4, random_state=0).fit(table)
     structure = Structure(render_report(model, table, title="rows", source="rows"))
     assert text in structure.text
-
-
-def test_equal_embeddings_still_give_a_map() -> None:
-    table = as_table(np.ones((12, 3)) + 1e-9 * np.arange(12.0).reshape(-1, 1))
-    model = TCC(2, epochs=1, channels=4, random_state=0).fit(as_table(np.arange(36.0).reshape(12, 3)))
-    assert "t-SNE" in render_report(model, table, title="rows", source="rows")
 
 
 def test_sampling_is_stated_and_the_page_stays_small() -> None:
@@ -201,20 +195,14 @@ def test_another_table_is_rejected() -> None:
         render_report(model, fewer, title="", source="")
 
 
-def test_colours_differ() -> None:
+def test_colours_axes_and_curves() -> None:
     colours = cluster_colours(40)
     assert len({colour.light for colour in colours}) == len({colour.dark for colour in colours}) == 40
     assert all(re.fullmatch("#[0-9a-f]{6}", code) for c in colours for code in (c.light, c.dark))
-
-
-def test_axis_ticks_are_round_and_inside() -> None:
     axis = axis_over(-0.3, 1.0)
     assert [text for _, text in axis.ticks] == ["0", "0.5", "1.0"]
     assert all(0 <= at <= 100 for at, _ in axis.ticks)
     assert [text for _, text in axis_over(1000.0, 1001.0).ticks][:2] == ["1,000.0", "1,000.2"]
     assert [text for _, text in axis_over(0.0, 4e-30).ticks][1] == "1.00e−30"
-
-
-def test_training_curve_is_logarithmic_when_the_loss_falls_far() -> None:
     curves = [training_curve(losses) for losses in ([100.0, 10.0, 1.0], [3.0, 2.5, 2.0], [1.0, 1.0], [])]
     assert [curve and curve["y"].title for curve in curves] == ["loss (logarithmic)", "loss", "loss", None]

@@ -138,22 +138,18 @@ def test_outliers_are_excluded_from_the_statistics(model: Coterie, table: Table)
     assert sum(profile.size for profile in describe_clusters(data, statistics)) == inside.sum()
 
 
-def test_without_candidates_there_is_no_such_section() -> None:
+def test_sections_need_candidates_and_algorithms_a_family() -> None:
     assert selection_section(None, 3) is None
     model = KMeansClusterer(3).fit(wine())
     assert find_alternatives(None, data_of(model, wine()), np.arange(10)) == ()
     assert "why" not in Structure(render_report(model, wine(), title="", source="")).ids()
-
-
-def test_algorithms_that_ship_have_a_family() -> None:
     families = {name: family_of(candidate(3, 0.5, name)) for name in ALGORITHMS}
     assert "other" not in families.values()
     assert family_of(candidate(3, 0.5, "halves")) == "other"
 
 
 @pytest.mark.parametrize(
-    ("confidence", "headline"),
-    [(0.9, "High"), (0.6, "Moderate"), (0.3, "Low"), (0.1, "Little better than a guess")],
+    ("confidence", "headline"), [(0.9, "High"), (0.6, "Moderate"), (0.3, "Low"), (0.1, "Little better than a guess")]
 )
 def test_confidence_in_words(confidence: float, headline: str) -> None:
     section = section_of(3, confidence, [candidate(3, confidence), candidate(2, 0.05)])
@@ -169,14 +165,11 @@ def test_preference_for_fewer_clusters_is_explained(n_clusters: int, score: floa
     assert ("the fewest clusters are chosen" in section.confidence.meaning) is explained
 
 
-def test_effect_of_granularity_is_explained() -> None:
+def test_granularity_and_removed_clusters_are_explained() -> None:
     better = candidate(3, 0.8, "spectral")
     section = section_of(9, 0.2, [better, candidate(9, 0.2)], better)
     assert "granularity" in section.confidence.warning
     assert "Its score is higher" in section.runner_up
-
-
-def test_removed_clusters_of_outliers_are_explained() -> None:
     section = section_of(1, 0.5, [candidate(4, 0.5), candidate(2, 0.3)])
     assert "is 0.50" in section.confidence.sentence
     assert "3 clusters of the candidate had only outliers and were removed." in section.confidence.meaning

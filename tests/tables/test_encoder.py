@@ -99,19 +99,16 @@ def test_a_block_and_separate_columns_give_equal_results() -> None:
         np.testing.assert_array_equal(whole.transform(table), whole.transform(split))
 
 
-def test_batches_do_not_change_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_values_keep_their_order_and_batches_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    X = np.array([[-1.7e308], [0.0], [1.7e308]])
+    np.testing.assert_allclose(encode(X, "standard")[:, 0], [-1.2247449, 0.0, 1.2247449], rtol=1e-6)
+    encoder = TableEncoder("standard").fit(as_table([[0.0], [1e-300]]))
+    assert np.isfinite(encoder.transform(as_table([[1e308]]))).all()
     X = np.random.default_rng(0).normal(size=(50, 9))
     X[3, 4] = np.inf
     whole = encode(X)
     monkeypatch.setattr("coterie.tables.encoder._ELEMENTS_PER_BATCH", 120)
     np.testing.assert_allclose(encode(X), whole, rtol=1e-6)
-
-
-def test_huge_values_keep_their_order() -> None:
-    X = np.array([[-1.7e308], [0.0], [1.7e308]])
-    np.testing.assert_allclose(encode(X, "standard")[:, 0], [-1.2247449, 0.0, 1.2247449], rtol=1e-6)
-    encoder = TableEncoder("standard").fit(as_table([[0.0], [1e-300]]))
-    assert np.isfinite(encoder.transform(as_table([[1e308]]))).all()
 
 
 def test_missing_numbers_become_the_median() -> None:
@@ -178,11 +175,8 @@ def test_features_of_a_mixed_table_and_their_inverse() -> None:
     assert any("category of their own" in note for note in encoder.notes)
 
 
-def test_without_scaling_categories_are_plain_indicators() -> None:
+def test_indicators_and_booleans_are_not_scaled() -> None:
     assert encode([["a"], ["b"], ["a"]], "none").tolist() == [[1, 0], [0, 1], [1, 0]]
-
-
-def test_booleans_are_never_compressed() -> None:
     flags = np.zeros((1000, 1), dtype=bool)
     flags[0] = True
     np.testing.assert_allclose(encode(flags), encode(flags, "standard"))
@@ -199,13 +193,10 @@ def test_unseen_levels_become_zeros_and_are_described() -> None:
     assert "'(missing)', 'z'" in line
 
 
-def test_categories_read_as_numbers_in_new_data_are_matched() -> None:
+def test_levels_are_matched_as_text_and_limited() -> None:
     encoder = TableEncoder().fit(Table(("code",), (text_column(["1", "2", "x"]),)))
     part = encoder.transform(Table(("code",), (np.array([2.0, 1.0]),)))
     np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (text_column(["2", "1"]),))))
-
-
-def test_too_many_levels_raise_an_error_with_advice() -> None:
     with pytest.raises(TableError, match=r"51 different texts.*--drop 'who'.*--id 'who'"):
         TableEncoder().fit(Table(("who",), (text_column([str(i) for i in range(51)]),)))
 
@@ -246,8 +237,7 @@ def test_card_gives_an_equal_encoder(scaling: Scaling) -> None:
     card = encoder.to_card()
     assert json.loads(json.dumps(card)) == card
     again = TableEncoder.from_card(json.loads(json.dumps(card)))
-    assert again == encoder
-    assert again.features == encoder.features
+    assert (again, again.features) == (encoder, encoder.features)
     np.testing.assert_array_equal(again.transform(MIXED), encoder.transform(MIXED))
     with pytest.raises(InputError, match="keys"):
         TableEncoder.from_card({"scaling": "robust"})

@@ -129,8 +129,7 @@ def test_rotated_photos_are_stored_upright(tmp_path: Path) -> None:
     pixels[:, :8] = 250
     Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif, quality=100)
     table = read_images(tmp_path)
-    assert table.image == (16, 8, 1)
-    assert table.notes == ()
+    assert (table.image, table.notes) == ((16, 8, 1), ())
     assert table.block is not None
     image = table.block.reshape(16, 8).astype(int)
     assert image[:7].min() > 200
@@ -192,15 +191,12 @@ def test_damaged_files_are_named_in_the_error(damage: str, tmp_path: Path) -> No
         read_images(tmp_path)
 
 
-def test_suspiciously_large_images_raise_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_huge_images_and_missing_pillow_raise_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "bomb.png", grey(1, 40, 40))
     for limit in (1000, 100):  # above which Pillow warns or raises an error
         monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
         with pytest.raises(TableError, match=r"'bomb\.png'.*pixels"):
             read_images(tmp_path)
-
-
-def test_missing_pillow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save(tmp_path / "a.png", grey(1))
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'coterie\[images\]'"):
@@ -211,8 +207,7 @@ def test_classes_are_read_from_sub_folders(tmp_path: Path) -> None:
     for name, value in (("b/2.png", 3), ("a/1.png", 1), ("b/deep/1.png", 4), ("a/x.png", 2)):
         save(tmp_path / name, grey(value))
     found = read_image_classes(tmp_path, size=(2, 2))
-    assert found.images.shape == (4, 2, 2, 1)
-    assert found.images[:, 0, 0, 0].tolist() == [1, 2, 3, 4]
+    assert (found.images.shape, found.images[:, 0, 0, 0].tolist()) == ((4, 2, 2, 1), [1, 2, 3, 4])
     assert (found.names, found.classes.tolist()) == (("a", "b"), [0, 0, 1, 1])
     assert found.files == ("a/1.png", "a/x.png", "b/2.png", "b/deep/1.png")
     assert "resized to 2x2" in found.notes[0]

@@ -96,11 +96,6 @@ def test_every_type_of_column() -> None:
     assert np.isnan(table.column(4)).all()
 
 
-def test_text_that_resembles_numbers_or_dates_stays_text() -> None:
-    table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
-    assert table.kinds == ("category", "category")
-
-
 @pytest.mark.parametrize(
     ("text", "expected", "note"),
     [
@@ -117,15 +112,13 @@ def test_decimal_commas_quotes_and_encodings(text: str | bytes, expected: list[o
     assert note in "".join(table.notes)
 
 
-def test_as_text_keeps_ids_as_written() -> None:
+def test_ids_stay_text_and_names_become_unique() -> None:
     table = read_text("id,x\n007,1\n008,2\n", as_text=["id", "absent"])
     assert values(table, "id") == ["007", "008"]
-
-
-def test_names_become_unique() -> None:
     table = read_text("a,a,a_2,\n1,2,3,4\n5,6,7,8\n")
-    assert table.names == ("a", "a_3", "a_2", "column_4")
-    assert len(table.notes) == 2
+    assert (table.names, len(table.notes)) == (("a", "a_3", "a_2", "column_4"), 2)
+    table = read_text("code,day\n1_0,2020-13-45\n2_0,2020-01-01\n")
+    assert table.kinds == ("category", "category")
 
 
 @pytest.mark.parametrize(
@@ -171,16 +164,13 @@ def test_unreadable_files_raise_an_error(tmp_path: Path) -> None:
         read_table(path)
 
 
-def test_gzip(tmp_path: Path) -> None:
+def test_gzip_and_tsv(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n"))
     assert read_table(path).names == ("a", "b")
     path.write_bytes(gzip.compress(b"a,b\n1,2\n3,4\n" * 99)[:40])
     with pytest.raises(TableError, match="gzip"):
         read_table(path)
-
-
-def test_tsv_may_hold_commas(tmp_path: Path) -> None:
     path = tmp_path / "t.TSV"
     path.write_text("name\nDoe, Jane\nRoe, Rick\n")
     assert read_table(path).n_columns == 1
@@ -225,8 +215,7 @@ def test_objects_in_npy_are_never_unpickled(tmp_path: Path) -> None:
 def test_matlab_files_and_advice_for_those_of_version_7_3(tmp_path: Path) -> None:
     scipy.io.savemat(tmp_path / "x.mat", {"fea": np.eye(3), "gnd": np.array([1, 2, 2])})
     table = read_table(tmp_path / "x.mat")
-    assert table.n_columns == 3
-    assert table.extra_columns["gnd"].tolist() == [1, 2, 2]
+    assert (table.n_columns, table.extra_columns["gnd"].tolist()) == (3, [1, 2, 2])
     header = b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM"
     (tmp_path / "x.mat").write_bytes(header + b"\x89HDF\r\n\x1a\n" + bytes(512))
     with pytest.raises(TableError, match=r"-v7"):

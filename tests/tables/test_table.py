@@ -73,8 +73,7 @@ def test_objects_that_are_neither_numbers_nor_text_raise_a_type_error(value: obj
 def test_object_arrays_and_lists_of_rows() -> None:
     assert as_table(np.array([[1, "2.5"], [None, 3]], dtype=object)).kinds == ("number", "number")
     table = as_table([["a", 1], ["b", None], [None, 2.5]])
-    assert table.kinds == ("category", "number")
-    assert table.column(0).tolist() == ["a", "b", None]
+    assert (table.kinds, table.column(0).tolist()) == (("category", "number"), ["a", "b", None])
     assert as_table([["a", dt.date(2020, 1, 1)]]).kinds == ("category", "date")
     assert as_table(np.array([["x", "y"]])).kinds == ("category", "category")
     assert as_table(np.array([[b"x", b"y"]])).column(0).tolist() == ["x"]
@@ -145,17 +144,14 @@ def test_images_are_not_copied(dtype: str, shape: tuple[int, ...]) -> None:
     assert (table.n_rows, table.n_columns, table.named) == (4, X[0].size, False)
 
 
-def test_pixels_are_row_by_row_with_channels_last() -> None:
+def test_images_of_all_types_become_rows_of_pixels() -> None:
     X = np.arange(2 * 2 * 3 * 3).reshape(2, 2, 3, 3)
     table = as_table(X)
     position = table.names.index("pixel 1,2,0")
     assert table.column(position).tolist() == X[:, 1, 2, 0].tolist()
     assert as_table(X[..., 0]).names == ("pixel 0,0", "pixel 0,1", "pixel 0,2", "pixel 1,0", "pixel 1,1", "pixel 1,2")
-
-
-def test_tensors_and_lists_of_images_are_accepted() -> None:
-    X = np.arange(12.0).reshape(2, 2, 3)
-    for other in (torch.tensor(X), X.tolist()):
+    grey = np.arange(12.0).reshape(2, 2, 3)
+    for other in (torch.tensor(grey), grey.tolist()):
         table = as_table(other)
         assert (table.image, table.column(5).tolist()) == ((2, 3, 1), [5.0, 11.0])
 
@@ -196,10 +192,16 @@ def test_other_names_are_no_image(names: tuple[str, ...]) -> None:
     assert image_shape(names) is None
 
 
-def test_some_of_the_pixels_are_no_image() -> None:
+def test_columns_must_match_names_lengths_and_the_image_shape() -> None:
     table = as_table(np.zeros((2, 3, 3)))
     assert table.select(range(9)).image == (3, 3, 1)
     assert table.select([4, 5]).image is None
+    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
+        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
+    with pytest.raises(TableError, match="one name per column"):
+        Table(("a",), (np.ones(2), np.ones(2)))
+    with pytest.raises(TableError, match="equal length"):
+        Table(("a", "b"), (np.ones(2), np.ones(3)))
 
 
 def test_former_names_warn() -> None:
@@ -209,15 +211,6 @@ def test_former_names_warn() -> None:
         assert table.side == {}
     with pytest.warns(FutureWarning, match="inverse_transform"):
         assert encoder.inverse(encoder.transform(table)).shape == (2, 1)
-
-
-def test_names_lengths_and_the_image_shape_must_match_the_columns() -> None:
-    with pytest.raises(TableError, match=r"\(2, 2, 1\).*4 pixels, but the table has 3 columns"):
-        Table(("a", "b", "c"), block=np.zeros((5, 3)), image=(2, 2, 1))
-    with pytest.raises(TableError, match="one name per column"):
-        Table(("a",), (np.ones(2), np.ones(2)))
-    with pytest.raises(TableError, match="equal length"):
-        Table(("a", "b"), (np.ones(2), np.ones(3)))
 
 
 PEOPLE = Table(
@@ -242,8 +235,7 @@ def test_ids_and_truth_are_never_features() -> None:
 def test_columns_are_chosen_by_name_by_number_and_from_extra_columns() -> None:
     assert choose_columns(PEOPLE, columns=["3", "height"]).features.names == ("weight", "height")
     chosen = choose_columns(PEOPLE, drop=["who", "4"], truth="y")
-    assert chosen.features.names == ("height", "weight")
-    assert chosen.truth_name == "y"
+    assert (chosen.features.names, chosen.truth_name) == (("height", "weight"), "y")
 
 
 @pytest.mark.parametrize("choice", [{"columns": ["heigth"]}, {"drop": ["Height "]}, {"ids": "HEIGHT"}])

@@ -36,9 +36,7 @@ def luma(images: Tensor) -> Tensor:
 @presets
 @shapes
 @pytest.mark.usefixtures("untouched_random_state")
-def test_shape_and_range_are_kept_and_randomness_comes_from_the_generator(
-    augment: Augmentations, shape: tuple[int, ...]
-) -> None:
+def test_shape_and_range_are_kept_and_the_generator_decides(augment: Augmentations, shape: tuple[int, ...]) -> None:
     images = random_images(16, shape)
     before = images.clone()
     view = augment(images, seeded())
@@ -170,13 +168,10 @@ def test_hue_changes_keep_the_saturation() -> None:
     assert 34 < torch.rad2deg(cosine.clamp(-1, 1).acos()).max() <= 36 + 1e-3
 
 
-def test_images_become_gray_with_the_given_probability() -> None:
+def test_noise_and_grey_have_the_given_strength() -> None:
     view = Augmentations(grayscale=0.2)(random_images(2000, (3, 2, 2)), seeded())
     gray = (view - view[:, :1]).abs().amax(dim=(1, 2, 3)) < 1e-6
     assert 340 < gray.sum() < 460
-
-
-def test_noise_has_the_given_standard_deviation() -> None:
     images = torch.full((50, 3, 8, 8), 0.5)
     noise = Augmentations(noise=0.05)(images, seeded()) - images
     assert float(noise.std()) == pytest.approx(0.05, rel=0.05)
@@ -250,13 +245,10 @@ def test_feature_augmentations_depend_on_the_generator_only() -> None:
     assert torch.equal(augmented(x), x)
 
 
-def test_dropout_keeps_the_mean() -> None:
+def test_dropout_keeps_the_mean_and_noise_is_relative() -> None:
     view = augmented(torch.ones(4000, 5), dropout=0.25)
     torch.testing.assert_close(view, (view != 0) / 0.75)
     torch.testing.assert_close(view.mean(dim=0), torch.ones(5), atol=0.04, rtol=0)
-
-
-def test_noise_is_relative_to_the_standard_deviation_of_the_feature() -> None:
     x = rows(4000, 3) * torch.tensor([0.0, 0.1, 10.0], dtype=torch.float64) + 5
     noise = augmented(x, noise=0.5) - x
     torch.testing.assert_close(noise.std(dim=0), 0.5 * x.std(dim=0), rtol=0.05, atol=1e-12)

@@ -41,13 +41,9 @@ def numbered_entries(first: int, count: int, shape: tuple[int, ...]) -> Tensor:
 
 
 @given(
-    length=st.integers(0, 7),
-    sizes=st.lists(st.integers(0, 16), max_size=8),
-    shape=st.sampled_from([(), (2,), (3, 2)]),
+    length=st.integers(0, 7), sizes=st.lists(st.integers(0, 16), max_size=8), shape=st.sampled_from([(), (2,), (3, 2)])
 )
-def test_a_memory_bank_keeps_the_newest_entries_oldest_first(
-    length: int, sizes: list[int], shape: tuple[int, ...]
-) -> None:
+def test_memory_banks_keep_the_newest_entries_in_order(length: int, sizes: list[int], shape: tuple[int, ...]) -> None:
     bank = MemoryBank(length, shape)
     assert bank.contents().shape == (0, *shape)
     total = 0
@@ -140,8 +136,7 @@ def test_keys_are_enqueued_after_the_step() -> None:
     torch.testing.assert_close(model.instance_queue.contents().norm(dim=1), torch.ones(5))
     for _ in range(4):
         step(model, batch)
-    assert len(model.instance_queue.contents()) == 12
-    assert len(model.cluster_queue.contents()) == 3
+    assert (len(model.instance_queue.contents()), len(model.cluster_queue.contents())) == (12, 3)
 
 
 def test_past_representations_of_the_same_cluster_are_not_negatives() -> None:
@@ -230,15 +225,12 @@ def test_the_balance_per_sample_is_the_divergence_of_equation_2() -> None:
     assert model.loss(batch, seeded(3)).parts["balance"] == pytest.approx(expected, rel=1e-4)
 
 
-def test_the_published_settings() -> None:
+def test_settings_are_as_published_and_former_names_translated() -> None:
     settings = PUBLISHED | {"encoder": "resnet34", "image": (3, 32, 32), "channels": 2, "queue_size": 8}
     model = build(TccModel, TccConfig(3072, 10, **settings), seeded())
     x = torch.rand(4, 3072, generator=seeded(1))
     train(model, [ViewBatch(x, x, torch.arange(4))] * 2, TrainConfig(2), generator=seeded(2))
     assert model.cluster(x, seeded()).labels.shape == (4,)
-
-
-def test_former_names_and_values_are_translated() -> None:
     former = {"sharpness": 0.3, "even": "rows", "representation": "draws", "memory": 5, "width": 16}
     config = TccConfig.from_values({"n_features": 6, "n_clusters": 3}, former)
     assert (config.assignment_temperature, config.balance, config.aggregation) == (0.3, "per_sample", "gumbel")

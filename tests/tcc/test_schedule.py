@@ -63,9 +63,7 @@ def test_the_stages_are_the_warm_up_and_one_per_restart(settings: dict[str, Any]
 
 
 @pytest.mark.parametrize(("warm_up", "restarts"), [(0.5, 3), (0.0, 0), (1.0, 1)])
-def test_prototypes_are_initialised_after_the_warm_up_and_at_each_restart(
-    warm_up: float, restarts: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prototypes_start_again_at_each_restart(warm_up: float, restarts: int, monkeypatch: pytest.MonkeyPatch) -> None:
     initialised: list[Tensor] = []
     set_prototypes = TccModel.set_prototypes
 

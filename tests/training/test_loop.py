@@ -44,12 +44,9 @@ def generator(seed: int = 1) -> Generator:
     return Generator().manual_seed(seed)
 
 
-def test_training_is_adam_at_the_scheduled_rates() -> None:
+def test_training_is_adam_or_adamw_with_decay() -> None:
     config = TrainConfig(10, learning_rate=0.1, warmup=3, betas=(0.8, 0.9), epsilon=1e-6)
     check_against(torch.optim.Adam, config, betas=(0.8, 0.9), eps=1e-6)
-
-
-def test_training_is_adamw_with_decay() -> None:
     decayed = TrainConfig(10, learning_rate=0.1, schedule="one-cycle", optimiser="adamw", weight_decay=0.3)
     check_against(torch.optim.AdamW, decayed, weight_decay=0.3)
     check_against(torch.optim.Adam, replace(decayed, optimiser="adam"), weight_decay=0.3)
@@ -70,7 +67,10 @@ def check_against(kind: Callable[..., torch.optim.Optimizer], config: TrainConfi
     assert torch.equal(model.frozen, torch.ones(1))
 
 
-def test_weight_decay_alone_shrinks_the_weights() -> None:
+def test_training_converges_and_decay_shrinks_the_weights() -> None:
+    model = Line()
+    train(model, batches(300), TrainConfig(300, learning_rate=0.2), generator=generator())
+    torch.testing.assert_close(model.w.detach(), torch.full((2,), 3.0), atol=1e-2, rtol=0)
     model = Line()
     nn.init.ones_(model.w)
     config = TrainConfig(4, learning_rate=0.1, schedule="constant", optimiser="adamw", weight_decay=0.5)
@@ -78,13 +78,7 @@ def test_weight_decay_alone_shrinks_the_weights() -> None:
     torch.testing.assert_close(model.w.detach(), torch.full((2,), 0.95**4))
 
 
-def test_training_converges() -> None:
-    model = Line()
-    train(model, batches(300), TrainConfig(300, learning_rate=0.2), generator=generator())
-    torch.testing.assert_close(model.w.detach(), torch.full((2,), 3.0), atol=1e-2, rtol=0)
-
-
-def test_infinite_batches_are_used_only_as_needed() -> None:
+def test_only_as_many_batches_are_used_as_complete_steps_need() -> None:
     taken = itertools.count()
 
     def infinite() -> Iterator[Tensor]:
@@ -96,6 +90,9 @@ def test_infinite_batches_are_used_only_as_needed() -> None:
     train(model, infinite(), TrainConfig(7), generator=generator())
     assert len(model.path) == 7
     assert next(taken) == 7
+    model = Line()
+    train(model, batches(8), TrainConfig(10, accumulate=3), generator=generator())
+    assert len(model.path) == 2
 
 
 def test_large_gradients_are_clipped() -> None:
@@ -125,12 +122,6 @@ def test_accumulated_batches_equal_one_large_batch(clip_norm: float | None) -> N
     for one, three in zip(seen[1], seen[3], strict=True):
         assert three.loss == pytest.approx(one.loss)
         assert three.parts["error"] == pytest.approx(three.loss)
-
-
-def test_an_incomplete_step_is_not_taken() -> None:
-    model = Line()
-    train(model, batches(8), TrainConfig(10, accumulate=3), generator=generator())
-    assert len(model.path) == 2
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -192,9 +183,7 @@ def test_evaluations_follow_the_right_steps(evaluate_every: int, expected: list[
         ([math.nan] * 6, None, 12, 12),  # never better
     ],
 )
-def test_the_best_weights_are_kept_and_patience_stops_training(
-    values: list[float], patience: int | None, last: int, kept: int
-) -> None:
+def test_the_best_weights_and_patience(values: list[float], patience: int | None, last: int, kept: int) -> None:
     model = Line()
     errors = iter(values)
     config = TrainConfig(12, evaluate_every=2, keep_best="error", patience=patience)
@@ -265,7 +254,7 @@ def test_one_cycle_rises_for_a_tenth_and_falls_to_zero(steps: int) -> None:
     assert learning_rate_at(steps, config) == pytest.approx(0.0, abs=1e-12)
 
 
-def test_one_cycle_is_that_of_torch() -> None:
+def test_one_cycle_is_that_of_torch_and_works_for_short_runs() -> None:
     """Torch reaches zero at the last step, we do after it."""
     weight = torch.nn.Parameter(torch.zeros(1))
     optimiser = torch.optim.SGD([weight])
@@ -277,9 +266,6 @@ def test_one_cycle_is_that_of_torch() -> None:
         assert learning_rate_at(step, config) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-6, abs=1e-8)
         optimiser.step()
         scheduler.step()
-
-
-def test_one_cycle_works_for_short_runs() -> None:
     for steps in (1, 2, 3):
         config = TrainConfig(steps, learning_rate=1.0, schedule="one-cycle")
         assert all(0 < learning_rate_at(step, config) <= 1 for step in range(steps))

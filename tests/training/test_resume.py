@@ -106,8 +106,7 @@ def test_the_log_has_a_line_per_step(tmp_path: Path) -> None:
     lines = [json.loads(line) for line in (tmp_path / "new" / "folder" / "log.jsonl").read_text().splitlines()]
     assert [line["step"] for line in lines] == list(range(1, 24))
     for line, progress in zip(lines, seen, strict=True):
-        assert line["loss"] == progress.loss
-        assert line["parts"] == progress.parts
+        assert (line["loss"], line["parts"]) == (progress.loss, progress.parts)
         assert line["parts"].keys() == {"error", "size"}
         assert line["loss"] == pytest.approx(sum(line["parts"].values()))
         assert line["seconds"] == pytest.approx(progress.seconds, abs=1e-3)
@@ -126,9 +125,7 @@ def test_progress_counts_from_the_resumed_step(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("rest", ['{"step": 13, "lo', "\0\0", "5", '{"loss": 1}', "é"])
-def test_an_incomplete_log_line_is_dropped(
-    rest: str, uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path
-) -> None:
+def test_incomplete_lines_are_dropped(rest: str, uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     with (tmp_path / "log.jsonl").open("ab") as file:
         file.write(rest.encode("latin-1"))
@@ -136,14 +133,13 @@ def test_an_incomplete_log_line_is_dropped(
     assert log_of(tmp_path) == log_of(uninterrupted["plain"][0])
 
 
-def test_a_run_without_a_state_starts_again(uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path) -> None:
+def test_runs_without_a_state_start_again_and_partial_files_are_removed(
+    uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path
+) -> None:
     run_until(12, tmp_path, CASES["plain"])
     (tmp_path / "state.safetensors").unlink()
     run(tmp_path, CASES["plain"])
     assert log_of(tmp_path) == log_of(uninterrupted["plain"][0])
-
-
-def test_only_partly_written_files_are_removed(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     (tmp_path / ".state.safetensors.0123abcd.part").write_bytes(b"half")
     (tmp_path / ".log.jsonl.0123abcd.part").write_bytes(b"half")
@@ -176,15 +172,12 @@ def test_other_settings_are_rejected(changes: dict[str, object], named: str, tmp
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_another_model_is_rejected(tmp_path: Path) -> None:
+def test_other_models_and_damaged_states_are_rejected(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     model = Toy()
     model.outer = nn.Parameter(torch.zeros(5))
     with pytest.raises(TrainingError, match=r"another model; tensors such as outer differ"):
         run(tmp_path, CASES["plain"], model=model)
-
-
-def test_a_damaged_state_is_rejected(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     path = tmp_path / "state.safetensors"
     path.write_bytes(path.read_bytes()[:-20])
@@ -244,9 +237,7 @@ def test_the_log_is_valid_json_even_with_nan(tmp_path: Path) -> None:
 
 @pytest.mark.skipif("forkserver" not in multiprocessing.get_all_start_methods(), reason="processes start too slowly")
 @pytest.mark.parametrize(("case", "save_every", "kills"), [("all", 1, 7), ("best", 9, 5)])
-def test_a_run_that_is_killed_repeatedly_ends_like_an_uninterrupted_one(
-    case: str, save_every: int, kills: int, tmp_path: Path
-) -> None:
+def test_runs_killed_often_end_like_uninterrupted_ones(case: str, save_every: int, kills: int, tmp_path: Path) -> None:
     """Once it saves after every step, once most steps are lost."""
     config = replace(CASES[case], steps=90, save_every=save_every)
     uninterrupted = run(tmp_path / "uninterrupted", config)

@@ -54,16 +54,13 @@ def test_the_gradient_of_the_centres_is_the_closed_form(alpha: float) -> None:
     torch.testing.assert_close(gradient, expected)
 
 
-def test_restarts_are_independent() -> None:
+def test_restarts_are_independent_and_keep_correct_partitions() -> None:
     z = torch.from_numpy(three_blobs().X)
     starts = torch.stack([dec.random_centres(3, 2, seed) for seed in range(3)])
     config = dec.DecConfig(update_interval=10, max_iter=60)
     together = dec.train(z, starts, config)
     alone = torch.cat([dec.train(z, start[None], config) for start in starts])
     assert torch.equal(together, alone)
-
-
-def test_a_correct_partition_is_kept() -> None:
     table = three_blobs()
     z = torch.from_numpy(table.X)
     labels = dec.train(z, dec.mean_centres(z, table.y)[None], dec.DecConfig(10, max_iter=50))[0]
@@ -82,12 +79,16 @@ def test_the_best_labels_fill_all_clusters_before_they_have_the_best_silhouette(
         best_labels(suite, "blobs", "dec")
 
 
-def test_a_breakdown_of_linear_algebra_is_recorded() -> None:
+def test_failures_of_linear_algebra_are_recorded_and_damaged_results_named(tmp_path: Path) -> None:
     def fit(_: object) -> list[np.ndarray]:
         raise np.linalg.LinAlgError("SVD did not converge")
 
     (line,) = _measure(load_suite("tables"), three_blobs(), Experiment({}, fit), [{"seed": 0}])
     assert line["note"] == "failed: SVD did not converge"
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"suite": "te', encoding="utf-8")
+    with pytest.raises(InputError, match=r"runs\.jsonl, line 1"):
+        read_lines(path)
 
 
 def test_silhouettes_of_many_rows_are_sampled() -> None:
@@ -95,10 +96,3 @@ def test_silhouettes_of_many_rows_are_sampled() -> None:
     table = LabelledTable("long", X, np.zeros(10_001, dtype=int), n_clusters=2)
     assert len(table.silhouette_rows) == 10_000
     assert table.silhouette_settings == {"silhouette_rows": 10_000, "silhouette_seed": 0}
-
-
-def test_a_damaged_results_file_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "runs.jsonl"
-    path.write_text('{"suite": "te', encoding="utf-8")
-    with pytest.raises(InputError, match=r"runs\.jsonl, line 1"):
-        read_lines(path)
