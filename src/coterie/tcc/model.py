@@ -8,8 +8,9 @@ momentum encoder computes from another view:
   c of the cluster, plus a KL divergence from uniform assignments;
 - cluster level: InfoNCE of the cluster representations r_k = normalise(sum_i pi_i(k) f(x_i)) (Eq. 6).
 
-Equations are those of the supplement; the main text was not available. Two additions are ours: k-means initialisation
-of the prototypes (``set_prototypes``), and training of pi towards balanced assignments of the momentum encoder.
+Equations are those of the supplement; the main text was not available. How x and c are combined, the loss weights and
+the queue sizes are ours or from the authors' code, and configurable. Two additions are ours: k-means initialisation of
+the prototypes (``set_prototypes``), and training of pi towards balanced assignments of the momentum encoder.
 
 Shapes: N rows, D input features, E embedding dimensions, K clusters, L queue entries.
 """
