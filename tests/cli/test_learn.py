@@ -204,7 +204,7 @@ def test_training_starts_from_random_weights_on_request_or_need(command: Command
     assert command(*arguments) == Outcome(0, "", "")
     card = load_checkpoint("mine.safetensors")[1]
     assert (card["start"], card["model"]["n_features"]) == (None, 1)
-    outcome = command(*LEARN[:-2], "--drop", "y", "-o", "mine.safetensors", "--steps", "1")
+    outcome = command(*LEARN[:-2], "--drop", "y", "-o", "other.safetensors", "--steps", "1")
     start = f"note: training starts from random weights, because {DAC().weights} expects 2 features and the data sets"
     assert outcome.err.startswith(start)
 
@@ -215,7 +215,7 @@ def test_arrays_and_rows_without_a_data_set_or_a_class(command: Command) -> None
     assert "note: ignored 2 rows without a value in 'drawing' or 'stroke'" in outcome.err
     X = np.random.default_rng(0).normal(size=(40, 2))
     np.savez("labelled.npz", X=X, drawing=np.repeat(np.arange(4), 10), stroke=np.tile([0, 1], 20))
-    arguments = ["learn", "labelled.npz", *LEARN[2:], "-o", "mine.safetensors", "--steps", "1", "-q"]
+    arguments = ["learn", "labelled.npz", *LEARN[2:], "-o", "other.safetensors", "--steps", "1", "-q"]
     assert command(*arguments) == Outcome(0, "", "")
 
 

@@ -74,12 +74,15 @@ def test_how_much_is_taken_at_once_does_not_matter(block: int, n: int, keys: int
         torch.testing.assert_close(ours, expected)
 
 
-def test_memory_holds_only_the_inputs_and_blocks(held: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_inputs_are_saved_for_the_backward_pass() -> None:
     saved: list[Tensor] = []
     inputs = [value.requires_grad_() for value in (normal(2, 30, 8), normal(2, 20, 8, seed=1), normal(8, seed=2))]
     with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda value: value):
         additive_compatibility(*inputs)
     assert [value.numel() for value in saved] == [value.numel() for value in inputs]
+
+
+def test_queries_times_keys_times_width_are_never_held(held: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     sets, n, width = 3, 40, 16
     two_rows = sets * n * width * 2
     monkeypatch.setattr(compatibility, "BLOCK_ELEMENTS", two_rows)

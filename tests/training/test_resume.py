@@ -133,13 +133,14 @@ def test_incomplete_lines_are_dropped(rest: str, uninterrupted: dict[str, tuple[
     assert log_of(tmp_path) == log_of(uninterrupted["plain"][0])
 
 
-def test_runs_without_a_state_start_again_and_partial_files_are_removed(
-    uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path
-) -> None:
+def test_a_run_without_a_state_starts_again(uninterrupted: dict[str, tuple[Path, Toy]], tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     (tmp_path / "state.safetensors").unlink()
     run(tmp_path, CASES["plain"])
     assert log_of(tmp_path) == log_of(uninterrupted["plain"][0])
+
+
+def test_only_partly_written_files_are_removed(tmp_path: Path) -> None:
     run_until(12, tmp_path, CASES["plain"])
     (tmp_path / ".state.safetensors.0123abcd.part").write_bytes(b"half")
     (tmp_path / ".log.jsonl.0123abcd.part").write_bytes(b"half")
