@@ -15,7 +15,8 @@ from benchmarks.lines import RESULTS, Line, read_lines
 from coterie.errors import InputError
 from coterie.judged.prior.geometric import ADJACENT, ARRANGEMENTS, SPATIAL
 from coterie.judged.prior.sampling import standardise
-from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
+from coterie.judged.prior.task import SyntheticTask
+from coterie.judged.prior.universal import SyntheticPrior
 
 N_BINS = 10
 LOWEST = -0.05  # end of the axis of true agreement, which may be a little below zero

@@ -36,7 +36,8 @@ from coterie.judged.features.measures import (
 from coterie.judged.features.partitions import AGREEMENTS, Partitions
 from coterie.judged.features.table import FEATURES, STEPS, column_names, dataset_features, rank_columns
 from coterie.judged.judge import NORMALISATION_CANDIDATES, Judge, JudgeModel, Refinement
-from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
+from coterie.judged.prior.task import SyntheticTask
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.sample import SubsampleVote, VoteResult, disjoint_subsamples, subsample_indices
 from coterie.judged.space import Geometry, Space
 from coterie.judged.training import MAX_CANDIDATES, ScoredSet, candidate_batches, keep_largest_cluster, read_scored_sets

@@ -15,7 +15,8 @@ from coterie.judged.prior import sampling
 from coterie.judged.prior.geometric import CENTRE_LAYOUTS, LAYOUT_WEIGHTS
 from coterie.judged.prior.shapes import CURVES, FLATS, SOLIDS, thick_curve
 from coterie.judged.prior.tables import KINDS, STYLES, TABLE_KINDS, sample_columns
-from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
+from coterie.judged.prior.task import SyntheticTask
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import TaskSampler
 from coterie.recipes import TASKS
 

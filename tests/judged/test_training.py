@@ -16,7 +16,8 @@ from coterie.errors import ConfigError
 from coterie.judged import training
 from coterie.judged.features.table import column_names
 from coterie.judged.judge import JudgeModel
-from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
+from coterie.judged.prior.task import SyntheticTask
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.recipes import parse_recipe, run_recipe
 
 TINY = SyntheticPrior(min_points=40, max_points=50, max_features=3, max_clusters=3)

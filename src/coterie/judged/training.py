@@ -25,7 +25,8 @@ from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Effort, generate_candidates
 from coterie.judged.features.table import CandidateFeatures, column_names
 from coterie.judged.judge import JudgedBatch, JudgeModel
-from coterie.judged.prior.universal import SyntheticPrior, SyntheticTask
+from coterie.judged.prior.task import SyntheticTask
+from coterie.judged.prior.universal import SyntheticPrior
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build
 from coterie.progress import Callback

@@ -1,19 +1,18 @@
 """The prior of the judge: labelled sets of many kinds, from shapes in the plane to wide tables."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, final
 
 import torch
-from jaxtyping import Float, Int
-from torch import Generator, Tensor
+from torch import Generator
 
 from coterie.base import one_thread
 from coterie.errors import ConfigError
 from coterie.judged.prior.geometric import sample_geometric
 from coterie.judged.prior.sampling import Rng, add_outliers, fit_spread, sample_target
 from coterie.judged.prior.tables import sample_table
+from coterie.judged.prior.task import SyntheticTask
 from coterie.nn.model import TaskBatch
 from coterie.validation import Integer, check_parameters
 
@@ -24,17 +23,6 @@ _CONSTRAINTS: Final = {
     "max_features": Integer(1, 64),
     "max_clusters": Integer(2),
 }
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class SyntheticTask:
-    """One labelled set."""
-
-    x: Float[Tensor, "N D"]  # points in random order, on any scale
-    labels: Int[Tensor, " N"]  # clusters 0 to K - 1, none of them empty, K at least 2; outliers are labelled -1
-    kind: str  # "geometric" or "table"
-    description: Mapping[str, float | str]  # what was sampled: layout, shapes or columns, sizes, agreement
 
 
 @final
