@@ -8,13 +8,23 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 from scipy.cluster.hierarchy import cut_tree, linkage
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_rand_score
 
 from coterie.judged.candidates import kmeans
-from coterie.judged.candidates.graphs import density_modes, density_peaks, genie, hdbscan, single_linkage, spectral
+from coterie.judged.candidates.graphs import (
+    density_modes,
+    density_peaks,
+    divisive_tree,
+    genie,
+    hdbscan,
+    single_linkage,
+    spectral,
+)
 from coterie.judged.candidates.registry import (
     ALGORITHMS,
     EFFORTS,
@@ -45,6 +55,8 @@ def normal(n: int, d: int, seed: int) -> Floats:
         (partial(kmeans.k_means, seed=1, random_starts=True), blobs),
         (single_linkage, rings),
         (partial(genie, gini=0.5), rings),
+        (divisive_tree, blobs),
+        (divisive_tree, rings),
         (density_peaks, blobs),
         (density_modes, blobs),
         (density_modes, rings),
@@ -160,6 +172,49 @@ def test_genie_without_leaves_joins_each_leaf_to_its_neighbour() -> None:
     assert (labels[to_leaf[:, 0]] == labels[to_leaf[:, 1]]).all()
     star = Geometry(np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.5], [0.0, -1.2]]))
     assert list(genie(star, [2, 3], gini=0.3, skip_leaves=True)) == []
+
+
+def slow_divisive_tree(tree: SpanningTree, k: int) -> Labels | None:
+    """Find the parts of the tree again after every cut."""
+    n = len(tree.edges) + 1
+    counts = np.bincount(tree.edges.ravel()) > 1
+
+    def parts(edges: list[list[int]]) -> Labels:
+        return connected_components(coo_array((np.ones(len(edges)), np.array(edges).T), shape=(n, n)))[1]
+
+    left = tree.edges.tolist()
+    for edge in tree.edges[::-1].tolist():
+        cut = parts([each for each in left if each != edge])
+        if len(np.unique(parts(left))) < k and min(counts[cut == cut[end]].sum() for end in edge) >= max(
+            1.0, 0.25 * counts.sum() / k
+        ):
+            left.remove(edge)
+    return found if len(np.unique(found := parts(left))) == k else None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_divisive_tree_is_what_its_definition_says(seed: int) -> None:
+    geometry = Geometry(normal(60, 2, seed) ** 3)
+    found = {len(np.unique(labels)): labels for labels in divisive_tree(geometry, KS)}
+    for k in KS:
+        expected = slow_divisive_tree(geometry.reachability_tree(5), k)
+        assert (k in found) == (expected is not None)
+        assert expected is None or same(found[k], expected)
+    assert 2 in found
+
+
+def test_divisive_tree_finds_clusters_of_unequal_size_in_background_noise() -> None:
+    x, truth = blobs(n=400, d=2)
+    kept = (truth > 0) | (np.arange(400) % 5 == 0)
+    noise = np.random.default_rng(0).uniform(-3, 9, size=(60, 2))
+    (labels,) = divisive_tree(Geometry(np.concatenate([x[kept], noise])), [4])
+    assert adjusted_rand_score(truth[kept], labels[: kept.sum()]) > 0.97
+
+
+def test_divisive_tree_yields_only_numbers_that_its_edges_allow() -> None:
+    star = Geometry(np.array([[0.0, 0.0], [1.0, 0.0], [-1.0, 0.5], [0.0, -1.2]]))
+    assert list(divisive_tree(star, [2, 3])) == []
+    assert list(divisive_tree(Geometry(np.array([[0.0], [1.0]])), [2])) == []
 
 
 @pytest.mark.parametrize("selection", ["eom", "leaf"])

@@ -97,7 +97,7 @@ def test_new_columns_do_not_change_an_old_judge(monkeypatch: pytest.MonkeyPatch)
     judge = Judge.load(WEIGHTS)
     expected = judge.score(x, candidates).logits
     monkeypatch.setitem(ALGORITHMS, "stripes", Algorithm("stripes", stripes))
-    assert set(column_names()) - set(judge.columns) == {"by stripes"}
+    assert "by stripes" in set(column_names()) - set(judge.columns)
     np.testing.assert_array_equal(judge.score(x, candidates).logits, expected)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh, qr
 from scipy.sparse import coo_array, csc_array, diags_array
-from scipy.sparse.csgraph import connected_components
+from scipy.sparse.csgraph import connected_components, depth_first_order
 from scipy.sparse.linalg import eigsh
 from sklearn.cluster import HDBSCAN
 
@@ -19,6 +19,7 @@ _MODE_SMOOTHING = 10  # modes need a smoother density
 _DENSE_UP_TO = 200  # rows
 _LOCAL_SCALE = 7  # rank of the neighbour whose distance is a row's own scale (Zelnik-Manor and Perona 2004)
 _BRIDGE = 1e-3  # weight of the spanning tree's edges, which make the graph connected
+_MIN_SHARE = 0.25  # of the mean cluster size: no smaller cluster is cut off
 _BEYOND = 1.001  # just over the largest eigenvalue, which is 1
 
 
@@ -98,6 +99,45 @@ def _merge_sizes(sizes: dict[int, int], a: int, b: int) -> int:
     change = sum(count * (abs(c - a - b) - abs(c - a) - abs(c - b)) for c, count in sizes.items())
     sizes[a + b] = sizes.get(a + b, 0) + 1
     return change - abs(a - b)
+
+
+def divisive_tree(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
+    """Cut the longest edges of the tree of mutual reachability that leave two large enough parts (Gagolewski 2025).
+
+    Its leaves, often outliers, do not count in the sizes and stay with their only neighbour. Where too few edges can be
+    cut, there are no clusters of that number.
+    """
+    edges = geometry.reachability_tree(_SMOOTHING).edges
+    n = len(edges) + 1
+    degree = np.bincount(edges.ravel(), minlength=n)
+    start = int(degree.argmax())
+    order, parent = depth_first_order(coo_array((np.ones(n - 1), edges.T), shape=(n, n)), start, directed=False)
+    # In this order, each row is followed by all rows below it.
+    place = np.empty(n, dtype=np.int64)
+    place[order] = np.arange(n)
+    counts = degree[order] > 1
+    below = np.ones(n, dtype=np.int64)
+    for row, upper in zip(range(n - 1, 0, -1), place[parent[order[:0:-1]]].tolist(), strict=True):
+        below[upper] += below[row]
+    counted = np.concatenate([[0], np.cumsum(counts)])
+    lower = place[edges].max(axis=1)[::-1]  # the lower end of each edge, the longest edge first
+    size = counted[lower + below[lower]] - counted[lower]
+    smaller = np.minimum(size, counted[-1] - size)
+    for k in ks:
+        enough = max(1.0, _MIN_SHARE * counted[-1] / k)
+        part, sizes = np.zeros(n, dtype=np.int64), [int(counted[-1])]
+        for row in lower[smaller >= enough].tolist():  # parts only shrink: where the whole is too small, so are they
+            if len(sizes) == k:
+                break
+            upper, under = part[row], slice(row, row + below[row])
+            inside = part[under] == upper
+            cut_off = int((inside & counts[under]).sum())
+            if min(cut_off, sizes[upper] - cut_off) >= enough:
+                part[under][inside] = len(sizes)
+                sizes[upper] -= cut_off
+                sizes.append(cut_off)
+        if len(sizes) == k:
+            yield part[place]
 
 
 def hdbscan(

@@ -22,7 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
-from coterie.judged.candidates.graphs import density_modes, density_peaks, genie, hdbscan, single_linkage, spectral
+from coterie.judged.candidates.graphs import (
+    density_modes,
+    density_peaks,
+    divisive_tree,
+    genie,
+    hdbscan,
+    single_linkage,
+    spectral,
+)
 from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, linkage_cuts
 from coterie.judged.space import Floats, Labels, Space
 
@@ -170,6 +178,7 @@ register(
     Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(*[OFF] * 4, _grid(method=["complete"]))),
     Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),
     Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS),
+    Algorithm("divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE, _FINE)),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
     Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True),
     Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
