@@ -15,7 +15,8 @@ from scipy.special import softmax
 from coterie.errors import InputError
 from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, quadratic_design
 from coterie.judged.candidates.registry import Candidate
-from coterie.judged.space import Floats, Labels, Singles, Space, View
+from coterie.judged.space import Floats, Labels, Singles, Space
+from coterie.judged.views import View
 from coterie.tables.encoder import TableEncoder
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -174,7 +175,7 @@ class Assigner:
         def part(prefix: str) -> dict[str, npt.NDArray[Any]]:
             return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
-        return cls(View(names["view"], **part("view.")), names["rule"], part("assignment."))
+        return cls(View.from_arrays(names["view"], part("view.")), names["rule"], part("assignment."))
 
 
 @final

@@ -5,7 +5,7 @@ computed when first asked for, then kept.
 """
 
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, Self, TypeVar, final
 
@@ -15,148 +15,17 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import linkage
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist, squareform
-from scipy.special import ndtri
 from sklearn.neighbors import NearestNeighbors
 
 from coterie.errors import InputError
-from coterie.tables.encoder import NumberSummary, summarise
+from coterie.judged.columns import Columns
+from coterie.judged.views import View, fit_views
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
 Integers = npt.NDArray[np.intp]
 Labels = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
-
-_CLIP = 10.0  # standard deviations at which standardised values are clipped
-_MAX_DIMENSIONS = 50
-_KEPT_VARIANCE = 0.99
-_MIN_WHITENED = 4  # thin parallel clusters differ along an axis of little variance: keep all of a few axes
-_MAX_KNOTS = 256
-# Raw columns differ from standardised ones only where scales differ, but a single column must not dominate.
-_RAW_RATIOS = (1.15, 30.0)
-_EQUAL_VARIANCES = 1.3
-_SKEWED, _HEAVY_TAILED = 1.0, 3.0
-_SKEWED_FRACTION = 0.2
-_FEW_VALUES = 10
-
-
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class View:
-    """A transformation of the columns, fitted on some rows and applicable to others."""
-
-    name: str  # "standardised", "ranks", "raw" or "whitened"
-    centre: Floats  # (D,): subtracted from each column
-    scale: Floats  # (D,): what the difference is divided by; infinite for constant columns
-    limit: Floats  # (): scaled values are clipped to plus and minus this
-    knots: Floats  # (Q, D): for "ranks", scaled values to interpolate between; no rows otherwise
-    scores: Floats  # (Q, D): normal scores of the knots
-    projection: Floats  # (D, E): applied last; no columns if there is none
-
-    def transform(self, x: Floats) -> Floats:
-        """Transform rows (N, D) to (N, E)."""
-        # Halves, since the difference of two huge values of opposite sign overflows.
-        with np.errstate(over="ignore"):
-            z = (0.5 * x - 0.5 * self.centre) / (0.5 * self.scale)
-        z = np.clip(z, -self.limit, self.limit)
-        if len(self.knots):
-            columns = (np.interp(*three) for three in zip(z.T, self.knots.T, self.scores.T, strict=True))
-            z = np.stack(list(columns), axis=1)
-        return z @ self.projection if self.projection.size else z
-
-    def to_arrays(self) -> dict[str, Floats]:
-        """Return all fields but the name, to save."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
-
-
-def fit_views(x: Floats) -> tuple[View, ...]:
-    """Fit the views of rows (N, D) that differ from one another, the standardised one first."""
-    summary = summarise(x, np.ones(x.shape[1], dtype=np.bool_))
-    scale = np.where(summary.constant, np.inf, summary.scale)
-    standardised = _linear_view("standardised", summary.centre, scale, _CLIP)
-    z = standardised.transform(x)
-    views = [_reduced(standardised, x)]
-    if _is_skewed(z):
-        knots, scores = _normal_scores(z)
-        ranks = View("ranks", summary.centre, scale, np.array(_CLIP), knots, scores, np.empty((x.shape[1], 0)))
-        views.append(_reduced(ranks, x))
-    if (raw := _raw_view(summary)) is not None:
-        views.append(_reduced(raw, x))
-    if (projection := _whitening(z)) is not None:
-        views.append(_linear_view("whitened", summary.centre, scale, _CLIP, projection))
-    return tuple(views)
-
-
-def _linear_view(name: str, centre: Floats, scale: Floats, limit: float, projection: Floats | None = None) -> View:
-    none = np.empty((0, len(centre)))
-    return View(name, centre, scale, np.array(limit), none, none, none.T if projection is None else projection)
-
-
-def _reduced(view: View, x: Floats) -> View:
-    """Project a view of very many columns to its leading principal axes."""
-    if x.shape[1] <= _MAX_DIMENSIONS:
-        return view
-    variances, directions = _principal_axes(view.transform(x))
-    kept = directions[:, : min(_MAX_DIMENSIONS, max(1, int((variances > 0).sum())))]
-    return View(view.name, view.centre, view.scale, view.limit, view.knots, view.scores, kept)
-
-
-def _principal_axes(z: Floats) -> tuple[Floats, Floats]:
-    """Return the variances, largest first and zero where they are rounding only, and the axes as columns."""
-    centred = z - z.mean(axis=0)
-    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
-    singular[singular < 1e-9 * max(singular[0], 1e-9)] = 0.0
-    # The sign of an axis is arbitrary: make its largest entry positive.
-    sign = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
-    return singular**2 / len(z), (axes * sign[:, None]).T
-
-
-def _raw_view(summary: NumberSummary) -> View | None:
-    """Return the columns in their own units; None where that would change nothing or let one column dominate."""
-    varying = summary.scale[~summary.constant]
-    if not varying.size or not _RAW_RATIOS[0] <= varying.max() / varying.min() <= _RAW_RATIOS[1]:
-        return None
-    return _linear_view("raw", summary.centre, np.where(summary.constant, np.inf, varying.max()), 1e3)
-
-
-def _whitening(z: Floats) -> Floats | None:
-    """Return the projection (D, E) to principal components of unit variance; None if it would change nothing."""
-    variances, axes = _principal_axes(z)
-    if z.shape[1] == 1 or variances[0] == 0.0:
-        return None
-    enough = int(np.searchsorted(np.cumsum(variances), _KEPT_VARIANCE * variances.sum())) + 1
-    enough = min(max(enough, _MIN_WHITENED), _MAX_DIMENSIONS, int((variances > 1e-6 * variances[0]).sum()))
-    if variances[0] <= _EQUAL_VARIANCES * variances[enough - 1] and enough == (z.std(axis=0) > 0).sum():
-        return None
-    projection: Floats = axes[:, :enough] / np.sqrt(variances[:enough])
-    return projection
-
-
-def _is_skewed(z: Floats) -> bool:
-    """Return whether many of the columns with more than a few values are skewed or heavy-tailed."""
-    continuous = np.array([len(np.unique(column)) > _FEW_VALUES for column in z.T])
-    if not continuous.any():
-        return False
-    centred = z[:, continuous] - z[:, continuous].mean(axis=0)
-    deviation = np.sqrt((centred**2).mean(axis=0))
-    moments = centred / np.maximum(deviation, np.finfo(np.float64).tiny)
-    skewed = np.abs((moments**3).mean(axis=0)) > _SKEWED
-    heavy = (moments**4).mean(axis=0) - 3.0 > _HEAVY_TAILED
-    return bool((skewed | heavy).mean() >= _SKEWED_FRACTION)
-
-
-def _normal_scores(z: Floats) -> tuple[Floats, Floats]:
-    """Return knots (Q, D) and the normal scores of their ranks; equal values have the mean of their ranks."""
-    knots, scores = [], []
-    for column in z.T:
-        values, counts = np.unique(column, return_counts=True)
-        middle = (np.cumsum(counts) - 0.5 * counts) / len(column)
-        # Few values are repeated, which does not affect the interpolation; very many are thinned out.
-        picked = np.linspace(0, len(values) - 1, min(_MAX_KNOTS, len(z))).round().astype(np.int64)
-        knots.append(values[picked])
-        scores.append(ndtri(middle[picked]) if len(values) > 1 else np.zeros(len(picked)))
-    return np.stack(knots, axis=1), np.stack(scores, axis=1)
-
 
 @final
 @dataclass(frozen=True, slots=True, eq=False)
@@ -493,8 +362,9 @@ class Space:
     (50, 50)
     """
 
-    def __init__(self, x: Floats) -> None:
+    def __init__(self, x: Floats, columns: Columns | None = None) -> None:
         self.x: Floats = np.asarray(x, dtype=np.float64)
+        self.columns = (columns or Columns.numbers(self.x.shape[1])).join_one_hot(self.x)
         self._geometries: dict[str, Geometry] = {}
 
     @classmethod
@@ -504,8 +374,8 @@ class Space:
 
     @cached_property
     def views(self) -> tuple[View, ...]:
-        """The views that differ from one another, the standardised one first."""
-        return fit_views(self.x)
+        """The views that differ from one another, the reference first."""
+        return fit_views(self.x, self.columns)
 
     def view(self, name: str) -> View:
         """Return the view of that name."""
@@ -518,12 +388,12 @@ class Space:
         return self._geometries[name]
 
     @property
-    def standardised(self) -> Geometry:
+    def reference(self) -> Geometry:
         """The geometry that features are computed from, for candidates of all views, so that they are comparable."""
-        return self.geometry("standardised")
+        return self.geometry(self.views[0].name)
 
     def without_geometry(self) -> "Space":
         """Return the rows and views alone, which take little memory."""
-        light = Space(self.x)
+        light = Space(self.x, self.columns)
         light.views = self.views
         return light

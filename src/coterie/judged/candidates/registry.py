@@ -217,7 +217,7 @@ def generate_candidates(
     """
     space = Space.of(x)
     lowest, highest = (2, max_clusters) if n_clusters is None else (n_clusters, n_clusters)
-    if len(space.x) < 2 or (n_distinct := len(np.unique(space.standardised.rows, axis=0))) < max(2, lowest):
+    if len(space.x) < 2 or (n_distinct := len(np.unique(space.reference.rows, axis=0))) < max(2, lowest):
         return []
     numbers = {fine: cluster_numbers(len(space.x), n_distinct, max_clusters, fine=fine) for fine in (False, True)}
     found: dict[bytes, Candidate] = {}  # the first of equal partitions is kept

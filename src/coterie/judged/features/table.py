@@ -248,12 +248,12 @@ class CandidateFeatures:
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
         """Compute the features of candidates for rows (N, D) in original units."""
         space, labels = Space.of(x), _stack_labels(candidates)
-        return cls(space, tuple(candidates), partition_features(space.standardised, labels), rand_indices(labels))
+        return cls(space, tuple(candidates), partition_features(space.reference, labels), rand_indices(labels))
 
     def extended(self, others: Sequence[Candidate]) -> Self:
         """Return the same with further candidates, at least one, at the end."""
         candidates = (*self.candidates, *others)
-        new = partition_features(self.space.standardised, _stack_labels(others))
+        new = partition_features(self.space.reference, _stack_labels(others))
         agreement = rand_indices(_stack_labels(candidates), self.agreement)
         return replace(self, candidates=candidates, values=np.concatenate((self.values, new)), agreement=agreement)
 

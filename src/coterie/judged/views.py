@@ -1,0 +1,209 @@
+"""Views: transformations of the columns under which algorithms look for clusters.
+
+Letters: N rows, D features, E dimensions of a view, Q knots.
+"""
+
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from jaxtyping import Bool, Float
+from scipy.special import ndtri
+from scipy.stats import yeojohnson
+
+from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, prediction_weights
+from coterie.tables.encoder import NumberSummary, summarise
+
+_CLIP = 10.0  # standard deviations at which standardised values are clipped
+_MAX_DIMENSIONS = 50
+_KEPT_VARIANCE = 0.99
+_MIN_WHITENED = 4  # thin parallel clusters differ along an axis of little variance: keep all of a few axes
+_WHITENED_WEIGHT = 0.5  # columns that count less are not whitened, which would undo their weights
+_MIN_COLUMNS_OF_FACTORS = 4
+_MAX_KNOTS = 256
+# Raw columns differ from standardised ones only where scales differ, but a single column must not dominate.
+_RAW_RATIOS = (1.15, 30.0)
+_EQUAL_VARIANCES = 1.3
+_SKEWED, _HEAVY_TAILED = 1.0, 3.0  # skewness and excess kurtosis above which ranks may help
+_SKEWED_FRACTION = 0.2
+_VERY_SKEWED, _VERY_HEAVY_TAILED = 2.0, 10.0  # above which distances in original units say little
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """A transformation of the features, fitted on some rows and applicable to others."""
+
+    name: str  # "standardised", "power", "ranks", "raw", "whitened" or "factors"
+    centre: Floats  # (D,): subtracted from each feature
+    scale: Floats  # (D,): what the difference is divided by; infinite for constant columns
+    limit: Floats  # () or (D,): scaled values are clipped to plus and minus this
+    knots: Floats  # (Q, D): scaled values to interpolate between; no rows if there is no such step
+    scores: Floats  # (Q, D): what the knots become
+    weight: Floats  # (D,): factor of each feature
+    projection: Floats  # (D, E): applied last; no columns if there is none
+
+    @classmethod
+    def from_arrays(cls, name: str, arrays: dict[str, npt.NDArray[Any]]) -> Self:
+        """Restore a view from ``to_arrays``; those of version 0.2 had no weights."""
+        return cls(name, **{"weight": np.ones(len(arrays["centre"])), **arrays})
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return all fields but the name, to save."""
+        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "name"}
+
+    def transform(self, x: Floats) -> Floats:
+        """Transform rows (N, D) to (N, E)."""
+        # Halves, since the difference of two huge values of opposite sign overflows.
+        with np.errstate(over="ignore"):
+            z = (0.5 * x - 0.5 * self.centre) / (0.5 * self.scale)
+        z = np.clip(z, -self.limit, self.limit)
+        if len(self.knots):
+            columns = (np.interp(*three) for three in zip(z.T, self.knots.T, self.scores.T, strict=True))
+            z = np.stack(list(columns), axis=1)
+        z = z * self.weight
+        return z @ self.projection if self.projection.size else z
+
+
+def fit_views(x: Float[Floats, "N D"], columns: Columns | None = None) -> tuple[View, ...]:
+    """Fit the views of rows that differ from one another.
+
+    The first is the reference, in which features of partitions are computed: standardised columns, after a power
+    transformation of heavy-tailed ones if there are any.
+    """
+    columns = columns or Columns.numbers(x.shape[1])
+    discrete = columns.find_discrete(x)
+    summary = summarise(x, np.ones(x.shape[1], dtype=np.bool_))
+    centre = np.where(columns.category[columns.group], x.mean(axis=0), summary.centre)
+    scale = _scales(x, summary, columns)
+    standardised = _linear_view("standardised", centre, scale, _CLIP)
+    z = standardised.transform(x)
+    continuous = ~discrete[columns.group] & np.array([len(np.unique(column)) > FEW_VALUES for column in z.T])
+    heavy = continuous & _exceed(z, _VERY_SKEWED, _VERY_HEAVY_TAILED)
+    reference = _power_view(x, standardised, heavy) if heavy.any() else standardised
+    predicted = prediction_weights(reference.transform(x), columns, discrete)
+    weight = (columns.weight * predicted)[columns.group]
+    reference, standardised = replace(reference, weight=weight), replace(standardised, weight=weight)
+
+    views = [_reduced(reference, x)]
+    if (factors := _factors_view(reference, x, columns)) is not None:
+        views.append(factors)
+    if continuous.any() and _exceed(z, _SKEWED, _HEAVY_TAILED)[continuous].mean() >= _SKEWED_FRACTION:
+        knots, scores = _normal_scores(z, continuous)
+        views.append(_reduced(replace(standardised, name="ranks", knots=knots, scores=scores), x))
+    if (raw := _raw_view(summary, columns)) is not None:
+        views.append(_reduced(replace(raw, weight=weight), x))
+    if (whitened := _whitened_view(reference, x)) is not None:
+        views.append(whitened)
+    if heavy.any():
+        views.append(_reduced(standardised, x))
+    return tuple(views)
+
+
+def _linear_view(name: str, centre: Floats, scale: Floats, limit: float) -> View:
+    none = np.empty((0, len(centre)))
+    return View(name, centre, scale, np.array(limit), none, none, np.ones(len(centre)), none.T)
+
+
+def _scales(x: Floats, summary: NumberSummary, columns: Columns) -> Floats:
+    """Return the scale of each feature: all features of a category together have variance one."""
+    alone = np.where(summary.constant, np.inf, summary.scale)
+    return np.where(columns.category[columns.group], columns.scales(x.var(axis=0)), alone)
+
+
+def _reduced(view: View, x: Floats) -> View:
+    """Project a view of very many features to its leading principal axes."""
+    if x.shape[1] <= _MAX_DIMENSIONS:
+        return view
+    variances, directions = _principal_axes(view.transform(x))
+    return replace(view, projection=directions[:, : min(_MAX_DIMENSIONS, max(1, int((variances > 0).sum())))])
+
+
+def _principal_axes(z: Floats) -> tuple[Floats, Floats]:
+    """Return the variances, largest first and zero where they are rounding only, and the axes as columns."""
+    centred = z - z.mean(axis=0)
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    singular[singular < 1e-9 * max(singular[0], 1e-9)] = 0.0
+    # The sign of an axis is arbitrary: make its largest entry positive.
+    sign = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
+    return singular**2 / len(z), (axes * sign[:, None]).T
+
+
+def _raw_view(summary: NumberSummary, columns: Columns) -> View | None:
+    """Return the columns in their own units; None where that would change nothing or let one column dominate."""
+    varying = summary.scale[~summary.constant & ~columns.category[columns.group]]
+    if not varying.size or not _RAW_RATIOS[0] <= varying.max() / varying.min() <= _RAW_RATIOS[1]:
+        return None
+    return _linear_view("raw", summary.centre, np.where(summary.constant, np.inf, varying.max()), 1e3)
+
+
+def _factors_view(reference: View, x: Floats, columns: Columns) -> View | None:
+    """Return the principal axes with more variance than chance gives them; None if that is none or all of them.
+
+    What columns share has a large variance along some axis. Columns that have nothing to do with the others drop out.
+    """
+    if columns.count < _MIN_COLUMNS_OF_FACTORS:
+        return None
+    variances, axes = _principal_axes(reference.transform(x))
+    highest = (1.0 + np.sqrt(columns.count / len(x))) ** 2  # of unrelated columns, by Marchenko and Pastur
+    kept = min(int((variances > highest).sum()), _MAX_DIMENSIONS)
+    if not 0 < kept < int((variances > 0.0).sum()):
+        return None
+    return replace(reference, name="factors", projection=axes[:, :kept])
+
+
+def _whitened_view(reference: View, x: Floats) -> View | None:
+    """Return principal components of unit variance; None if they would change nothing."""
+    view = replace(reference, name="whitened", weight=np.where(reference.weight >= _WHITENED_WEIGHT, 1.0, 0.0))
+    z = view.transform(x)
+    variances, axes = _principal_axes(z)
+    if z.shape[1] == 1 or variances[0] == 0.0:
+        return None
+    enough = int(np.searchsorted(np.cumsum(variances), _KEPT_VARIANCE * variances.sum())) + 1
+    enough = min(max(enough, _MIN_WHITENED), _MAX_DIMENSIONS, int((variances > 1e-6 * variances[0]).sum()))
+    if variances[0] <= _EQUAL_VARIANCES * variances[enough - 1] and enough == (z.std(axis=0) > 0).sum():
+        return None
+    return replace(view, projection=axes[:, :enough] / np.sqrt(variances[:enough]))
+
+
+def _exceed(z: Floats, skewness: float, kurtosis: float) -> Bool[Flags, " D"]:
+    """Return which features are more skewed, or have heavier tails."""
+    centred = z - z.mean(axis=0)
+    deviation = np.sqrt((centred**2).mean(axis=0))
+    moments = centred / np.maximum(deviation, np.finfo(np.float64).tiny)
+    exceed: Flags = (np.abs((moments**3).mean(axis=0)) > skewness) | ((moments**4).mean(axis=0) - 3.0 > kurtosis)
+    return exceed
+
+
+def _power_view(x: Floats, standardised: View, heavy: Flags) -> View:
+    """Return the standardised view after Yeo and Johnson's transformation of the heavy-tailed features."""
+    unlimited = replace(standardised, limit=np.where(heavy, np.inf, _CLIP))
+    z = unlimited.transform(x)
+    count = min(_MAX_KNOTS, len(x))
+    knots = np.tile(np.linspace(-_CLIP, _CLIP, count)[:, None], x.shape[1])
+    scores = knots.copy()
+    for feature in np.flatnonzero(heavy):
+        values = np.unique(z[:, feature])
+        low, middle, high = np.quantile(z[:, feature], (0.25, 0.5, 0.75))
+        spread = high - low if high > low else 1.0
+        power = yeojohnson((z[:, feature] - middle) / spread)[1]
+        knots[:, feature] = values[np.linspace(0, len(values) - 1, count).round().astype(np.int64)]
+        transformed = yeojohnson((z[:, feature] - middle) / spread, power)
+        curve = yeojohnson((knots[:, feature] - middle) / spread, power)
+        scores[:, feature] = np.clip((curve - transformed.mean()) / (transformed.std() or 1.0), -_CLIP, _CLIP)
+    return replace(unlimited, name="power", knots=knots, scores=scores)
+
+
+def _normal_scores(z: Floats, continuous: Flags) -> tuple[Floats, Floats]:
+    """Return knots (Q, D) and the normal scores of their ranks; features that are not continuous stay as they are."""
+    count = min(_MAX_KNOTS, len(z))
+    knots = np.tile(np.linspace(-_CLIP, _CLIP, count)[:, None], z.shape[1])
+    scores = knots.copy()
+    for feature in np.flatnonzero(continuous):
+        values, counts = np.unique(z[:, feature], return_counts=True)
+        middle = (np.cumsum(counts) - 0.5 * counts) / len(z)  # equal values have the mean of their ranks
+        # Few values are repeated, which does not affect the interpolation; very many are thinned out.
+        picked = np.linspace(0, len(values) - 1, count).round().astype(np.int64)
+        knots[:, feature], scores[:, feature] = values[picked], ndtri(middle[picked])
+    return knots, scores
