@@ -10,7 +10,7 @@ import torch
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import WeightsError
-from coterie.judged.judge import JudgeModel
+from coterie.judged.network import JudgeModel
 from coterie.pretrained import registry
 from coterie.pretrained.registry import load_pretrained, pretrained_card, pretrained_names, read_index
 from coterie.recipes import parse_recipe, read_recipe

@@ -2,6 +2,7 @@
 
 import inspect
 import re
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,18 +14,16 @@ from typing import Any, ClassVar, Self, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
-from torch import Generator, Tensor
 
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import InputError, WeightsError
 from coterie.progress import Callback, make_callback
-from coterie.tables.encoder import Scaling, TableEncoder
+from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table, image_shape
 from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
 
@@ -215,11 +214,11 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         return FitDescription()
 
     @abstractmethod
-    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Return the tensors and JSON values that make up the fitted estimator."""
+    def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+        """Return the arrays and JSON values that make up the fitted estimator."""
 
     @abstractmethod
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         """Restore the fitted state that ``_to_checkpoint`` described."""
 
     def save(self, path: str | Path, *, force: bool = False) -> None:
@@ -235,7 +234,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         fitted = "table_" in vars(self)
         if not (fitted or self.saves_unfitted):
             check_is_fitted(self)
-        tensors, card = self._to_checkpoint()
+        arrays, card = self._to_checkpoint()
         card = {
             "method": self.method,
             "coterie": __version__,
@@ -248,7 +247,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         }
         if fitted:
             card |= {"encoder": self.table_.to_card(), "n_features_in": self.n_features_in_}
-        save_checkpoint(path, tensors, card, force=force)
+        save_checkpoint(path, arrays, card, force=force)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -259,7 +258,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         path : str or Path
             File to read.
         """
-        tensors, card = load_checkpoint(path)
+        arrays, card = load_checkpoint(path)
         if card.get("method") != cls.method:
             raise WeightsError(
                 f"{str(path)!r} holds a model of the method {card.get('method')!r}, not {cls.method!r}. "
@@ -274,7 +273,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
                 estimator.n_features_in_ = int(card["n_features_in"])
                 if estimator.table_.named:
                     estimator.feature_names_in_ = np.array(estimator.table_.names, dtype=object)
-            estimator._from_checkpoint(tensors, card)
+            estimator._from_checkpoint(arrays, card)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise WeightsError(f"{str(path)!r} lacks part of its model ({error!r}). Save it again.") from error
         return estimator
@@ -333,20 +332,6 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
                 f"fitted on images of shape {fitted}. Resize them to that shape."
             )
 
-    def _fit_encoder(self, X: Any, scaling: Scaling) -> Tensor:
-        """Read X, fit the encoder on it, and encode it."""
-        table = self._read(X, reset=True)
-        self.table_ = TableEncoder(scaling).fit(table)
-        return self._to_tensor(table)
-
-    def _encode(self, X: Any) -> Tensor:
-        """Encode new rows with the fitted encoder."""
-        check_is_fitted(self)
-        return self._to_tensor(self._read(X, reset=False))
-
-    def _to_tensor(self, table: Table) -> Tensor:
-        return torch.from_numpy(self.table_.transform(table)).to(device_from(self.device))
-
 
 @contextmanager
 def one_thread() -> Iterator[None]:
@@ -355,13 +340,16 @@ def one_thread() -> Iterator[None]:
     The matrix products here are many and small: threads would wait for each other most of the time (thirty times
     slower on a busy machine with two cores), and sums split among threads would make results depend on their number.
     """
-    before = torch.get_num_threads()
+    torch: Any = sys.modules.get("torch")  # its threads are limited apart, if a method has imported it
+    before = 1 if torch is None else torch.get_num_threads()
     with _thread_pools().limit(limits=1):
-        torch.set_num_threads(1)
+        if torch is not None:
+            torch.set_num_threads(1)
         try:
             yield
         finally:
-            torch.set_num_threads(before)
+            if torch is not None:
+                torch.set_num_threads(before)
 
 
 @cache
@@ -370,37 +358,14 @@ def _thread_pools() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def generator_from(random_state: Any, device: torch.device) -> Generator:
-    """Return a new torch generator seeded from scikit-learn's ``random_state``; no global state is touched."""
+def seed_from(random_state: Any) -> int:
+    """Return a seed drawn from scikit-learn's ``random_state``; no global state is touched."""
     if random_state is None:  # scikit-learn would use numpy's global state
         random_state = np.random.RandomState()
     try:
-        seed = int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
     except ValueError as error:
         raise InputError(f"random_state={random_state!r} must be an integer, a RandomState or None.") from error
-    return Generator(device=device).manual_seed(seed)
-
-
-def device_from(name: str) -> torch.device:
-    """Return the torch device; "auto" takes a GPU if there is one."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        return torch.device(name)
-    except (RuntimeError, TypeError) as error:
-        raise InputError(f"device={name!r} is not known to torch. Use 'auto', 'cpu' or 'cuda'.") from error
-
-
-def labels_to_numpy(labels: Tensor) -> npt.NDArray[np.int64]:
-    """Convert labels to the type that scikit-learn expects."""
-    return labels.cpu().numpy().astype(np.int64)
-
-
-def to_numpy(tensor: Tensor | None) -> npt.NDArray[np.float32]:
-    """Convert a tensor that must exist to a numpy array."""
-    if tensor is None:
-        raise TypeError("the model returned no tensor")
-    return tensor.detach().cpu().numpy()
 
 
 def _accept_former_names(init: Callable[..., None]) -> Callable[..., None]:

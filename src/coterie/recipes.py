@@ -15,12 +15,13 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, WeightsError
 from coterie.judged.features.table import column_names
-from coterie.judged.judge import JudgeModel
+from coterie.judged.judge import JudgeConfig
+from coterie.judged.network import JudgeModel
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.training import ScoredSetsConfig, train_judge
 from coterie.methods import METHODS, get_method
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
-from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, eval_mode
+from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, eval_mode, to_arrays, to_tensors
 from coterie.pretrained.registry import file_digest, is_name, is_path, pretrained_path
 from coterie.progress import Callback
 from coterie.training.batches import task_batches
@@ -148,7 +149,7 @@ def run_recipe(recipe: Recipe, folder: Path, *, callback: Callback | None = None
             "recipe": dict(recipe.source),
             "steps": load_checkpoint(folder / STATE_FILE)[1]["step"],
         }
-        save_checkpoint(path, model.state_dict(), origin | card, force=True)
+        save_checkpoint(path, to_arrays(model.state_dict()), origin | card, force=True)
     barrier()
     return path
 
@@ -236,7 +237,7 @@ def training_seconds(folder: Path) -> float:
 
 def _model_config(method: object, settings: Mapping[str, Any]) -> Any:
     if method == JUDGE:
-        return from_dict(JudgeModel.Config, {"n_columns": len(column_names()), **settings})
+        return from_dict(JudgeConfig, {"n_columns": len(column_names()), **settings})
     return from_dict(_look_up(_networks(), method, "[model] has method").Config, settings)
 
 
@@ -283,14 +284,14 @@ def _run_settings(recipe: Recipe) -> dict[str, Any]:
 def _load_start_weights(start: str | Path, model: SetModel, method: str) -> dict[str, str]:
     """Load initial weights into the model; return their name and digest for the card."""
     path = pretrained_path(start)
-    tensors, card = load_checkpoint(path)
+    arrays, card = load_checkpoint(path)
     if card.get("method") != method:
         raise WeightsError(
             f"start = {str(start)!r} has weights of the method {card.get('method')!r}, but the recipe is for "
             f"{method!r}. Choose other weights."
         )
     own = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    given = {name: tuple(value.shape) for name, value in tensors.items()}
+    given = {name: value.shape for name, value in arrays.items()}
     unlike = [name for name in sorted(own.keys() | given.keys()) if own.get(name) != given.get(name)]
     if unlike:
         first = unlike[0]
@@ -299,5 +300,5 @@ def _load_start_weights(start: str | Path, model: SetModel, method: str) -> dict
             f"{first!r}, of shape {given.get(first, 'none')} there and {own.get(first, 'none')} here. "
             f"Copy its settings: {card.get('model')}."
         )
-    model.load_state_dict(tensors)
+    model.load_state_dict(to_tensors(arrays))
     return {"name": str(card.get("name", path.stem)), "sha256": file_digest(path)}

@@ -1,22 +1,24 @@
 """The judge: laws of its network, the choice among scored candidates, and refinement."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast, final
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from sklearn.metrics import adjusted_rand_score
-from torch import Generator, Tensor, nn
+from torch import Generator, Tensor
 
 from coterie import Coterie
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures
-from coterie.judged.judge import TOLERANCE, Judge, JudgeConfig, JudgedBatch, JudgeModel, Refinement, ScoredCandidates
+from coterie.judged.judge import TOLERANCE, Judge, JudgeConfig, JudgeNetwork, Refinement, ScoredCandidates
+from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.space import Space
-from coterie.nn.model import build
+from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.training.loop import TrainConfig, train
 from tests.judged.sets import candidate
 
@@ -128,27 +130,59 @@ def test_every_parameter_gets_a_gradient() -> None:
     assert [name for name, gradient in gradients.items() if gradient is None or not gradient.any()] == []
 
 
-@pytest.mark.parametrize("setting", [{"width": 0}, {"depth": 0}, {"column_dropout": 1.0}], ids=str)
+@pytest.mark.parametrize("setting", [{"width": 0}, {"depth": 0}, {"heads": 5}, {"column_dropout": 1.0}], ids=str)
 def test_invalid_configurations_are_rejected(setting: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(setting))):
         JudgeConfig(COLUMNS, **setting)  # type: ignore[arg-type]  # numbers of either kind
 
 
+def with_random_weights() -> JudgeNetwork:
+    """Random normalisation and biases too, which are neutral in a new network."""
+    source = Generator().manual_seed(1)
+    state = network(members=2, depth=3).state_dict()
+    changed = {name: value + 0.3 * torch.randn(value.shape, generator=source).abs() for name, value in state.items()}
+    return JudgeNetwork(JudgeConfig(COLUMNS, width=16, heads=2, members=2, depth=3), to_arrays(changed))
+
+
+@pytest.mark.parametrize("make", [with_random_weights, lambda: Judge.read("judge-v2").network], ids=["random", "v2"])
+@pytest.mark.parametrize("n_candidates", [1, 2, 40, 400])
+def test_numpy_computes_what_torch_does(make: Callable[[], JudgeNetwork], n_candidates: int) -> None:
+    computed = make()
+    model = build(JudgeModel, computed.config, Generator())
+    model.load_state_dict(to_tensors(computed.weights))
+    deviations = np.random.default_rng(0).normal(0.0, 3.0, (n_candidates, computed.config.n_columns))
+    columns = (computed.centre + deviations * computed.weights["spread"]).astype(np.float32)
+    logits, single = computed(columns)
+    with torch.no_grad():
+        expected, expected_single = model(torch.from_numpy(columns).unsqueeze(0))
+    np.testing.assert_allclose(logits, expected[0].numpy(), rtol=1e-5, atol=1e-5)
+    assert single == pytest.approx(float(expected_single), rel=1e-5, abs=1e-5)
+
+
+def test_weights_of_another_configuration_are_rejected() -> None:
+    arrays = to_arrays(network().state_dict())
+    for changed in (
+        {name: value for name, value in arrays.items() if name != "spread"},
+        arrays | {"more": arrays["spread"]},
+    ):
+        with pytest.raises(ConfigError, match=r"spread|more"):
+            JudgeNetwork(JudgeConfig(COLUMNS, width=16, heads=2), changed)
+
+
 @final
-class OneColumn(nn.Module):
+class OneColumn:
     """A network that scores candidates by one column."""
 
     def __init__(self, factor: float) -> None:
-        super().__init__()
-        self.factor, self.centre = factor, torch.zeros(1)
+        self.factor, self.centre = factor, np.zeros(1)
 
-    def forward(self, columns: Tensor) -> tuple[Tensor, Tensor]:
-        return self.factor * columns[..., 0], torch.zeros(len(columns))
+    def __call__(self, columns: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float32], float]:
+        return self.factor * columns[:, 0], 0.0
 
 
 def judge_by(name: str, sign: float = 1.0) -> Judge:
     """Differences are large, so that none is within the tolerance of the best."""
-    return Judge(cast(JudgeModel, OneColumn(1000.0 * sign)), (name,), 1.0, 0.0)
+    return Judge(cast(JudgeNetwork, OneColumn(1000.0 * sign)), (name,), 1.0, 0.0)
 
 
 def refinement(rounds: int, *, keep_number: bool = False, max_clusters: int = 50) -> Refinement:

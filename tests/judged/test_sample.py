@@ -92,7 +92,7 @@ def test_three_samples_find_the_blobs() -> None:
     X, truth = blobs(MANY)
     stages: list[str] = []
     model = fitted(X, callback=lambda progress: stages.append(progress.stage))
-    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    assert adjusted_rand_score(truth, model.labels_) > 0.99
     assert model.notes_[0] == (
         "3 random samples of 60 of the 7,000 rows voted on the clusters: all agree with the winner. "
         "All rows were assigned to its clusters."

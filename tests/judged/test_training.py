@@ -15,7 +15,7 @@ from coterie.checkpoint import load_checkpoint
 from coterie.errors import ConfigError
 from coterie.judged import training
 from coterie.judged.features.table import column_names
-from coterie.judged.judge import JudgeModel
+from coterie.judged.network import JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.recipes import parse_recipe, run_recipe

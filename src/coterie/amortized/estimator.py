@@ -18,25 +18,18 @@ from torch import Generator, Tensor
 from coterie.amortized.features import FeatureMap, align_features, fit_feature_map
 from coterie.amortized.filtering import FilteringModel
 from coterie.amortized.tasks.labelled import LabelledTasks, Tasks, load_labelled_tasks
-from coterie.base import (
-    BaseClusterer,
-    device_from,
-    generator_from,
-    labels_to_numpy,
-    one_thread,
-    to_numpy,
-    with_entries,
-)
+from coterie.base import one_thread, with_entries
 from coterie.config import from_dict, to_dict
 from coterie.errors import InputError, WeightsError
 from coterie.images import ImageResizer
 from coterie.metrics import adjusted_rand_index
-from coterie.nn.model import SetModel, TaskBatch, build, eval_mode
+from coterie.nn.model import SetModel, TaskBatch, build, eval_mode, to_arrays, to_tensors
 from coterie.ops.partitions import Clustering, cluster_means
 from coterie.pretrained.registry import load_pretrained
 from coterie.progress import Callback, Progress
 from coterie.tables.encoder import Scaling, TableEncoder
 from coterie.tables.table import Table
+from coterie.torch_base import TorchClusterer, device_from, generator_from, labels_to_numpy, to_numpy
 from coterie.training.batches import generator_on, task_batches
 from coterie.training.loop import TrainConfig, train
 from coterie.validation import (
@@ -101,12 +94,12 @@ _FILTERING_PARAMETERS = {
 }
 
 
-class AmortizedClusterer(BaseClusterer, ABC):
+class AmortizedClusterer(TorchClusterer, ABC):
     """Base of DAC, ABC and AMCP: a network trained by ``learn``, or shipped with its weights, clusters in ``fit``."""
 
     model_class: ClassVar[type[SetModel]]
     saves_unfitted: ClassVar[bool] = True
-    renamed_parameters: ClassVar[dict[str, str]] = dict(BaseClusterer.renamed_parameters)
+    renamed_parameters: ClassVar[dict[str, str]] = dict(TorchClusterer.renamed_parameters)
     constraints: ClassVar[dict[str, Constraints]] = {
         "architecture": Choice("default", "published"),
         "weights": (PATH, NONE),
@@ -324,14 +317,14 @@ class AmortizedClusterer(BaseClusterer, ABC):
 
     def _read_weights(self, weights: str | Path) -> tuple[SetModel, dict[str, Any]]:
         """Return the network and its card."""
-        tensors, card = load_pretrained(weights)
+        arrays, card = load_pretrained(weights)
         if card.get("method") != self.method:
             raise WeightsError(
                 f"weights={str(weights)!r} are for the method {card.get('method')!r}, not {self.method!r}. "
                 "Use other weights."
             )
         try:
-            return self._build_network(tensors, card), card
+            return self._build_network(to_tensors(arrays), card), card
         except (KeyError, RuntimeError) as error:
             raise WeightsError(
                 f"weights={str(weights)!r} lack part of a network ({error}). Save them again."
@@ -375,7 +368,7 @@ class AmortizedClusterer(BaseClusterer, ABC):
         self.n_clusters_ = self._clustering.n_clusters
         self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
 
-    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         self._load_weights(images=isinstance(vars(self).get("_feature_map"), ImageResizer))
         tensors = dict(self._network.state_dict())
         card = dict(self._card)
@@ -389,9 +382,10 @@ class AmortizedClusterer(BaseClusterer, ABC):
                 tensors[f"{FEATURE_MAP}centre"] = self._feature_map.centre
                 tensors[f"{FEATURE_MAP}matrix"] = self._feature_map.matrix
             card |= {"n_clusters": self.n_clusters_, "notes": list(self.notes_)}
-        return tensors, card
+        return to_arrays(tensors), card
 
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
+        tensors = to_tensors(arrays)
         weights = self._weights_for(images="pictures" in card)
         self._set_network(self._build_network(tensors, card), card, weights if card.get("name") == weights else None)
         if MEANS not in tensors:
@@ -456,7 +450,7 @@ class FilteringClusterer(AmortizedClusterer, ABC):
         "keep_features": BOOLEAN,
     }
     renamed_parameters: ClassVar[dict[str, str]] = {
-        **BaseClusterer.renamed_parameters,
+        **TorchClusterer.renamed_parameters,
         "principal": "n_principal_axes",
         "principal_beside": "keep_features",
     }

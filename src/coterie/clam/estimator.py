@@ -11,14 +11,16 @@ import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
-from coterie.base import BaseClusterer, FitDescription, generator_from, labels_to_numpy, one_thread, to_numpy
+from coterie.base import FitDescription, one_thread
 from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
 from coterie.clam.search import FORMER_RUN_KEYS, INITS, Fill, Search, Select, batch_size_for, check_sample_weight
 from coterie.config import from_dict, to_dict
+from coterie.nn.model import to_arrays, to_tensors
 from coterie.ops.partitions import cluster_means
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
+from coterie.torch_base import TorchClusterer, generator_from, labels_to_numpy, to_numpy
 from coterie.training.batches import point_batches
 from coterie.training.loop import TrainConfig, train
 from coterie.validation import ARRAY_LIKE, BOOLEAN, NONE, Choice, Integer, Number, SequenceOf, check_parameters
@@ -29,7 +31,7 @@ _MASK_RATE = Number(0.0, 1.0, exclusive=True)
 _FILL = Choice(*get_args(Fill))
 
 
-class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  # type: ignore[misc]  # scikit-learn is untyped
     """Clustering with associative memories (Saha et al., ICML 2023).
 
     Prototypes are the memories of an associative memory network that attracts points in a few steps. They are learned
@@ -325,7 +327,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
         self._n_features_out = self.n_clusters_
 
-    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         card = {
             "model": to_dict(self.model_.config),
             "silhouette": self.silhouette_,
@@ -333,9 +335,10 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  #
             "runs": self.runs_,
             "notes": self.notes_,
         }
-        return {**self.model_.state_dict(), "means": self._means}, card
+        return to_arrays({**self.model_.state_dict(), "means": self._means}), card
 
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
+        tensors = to_tensors(arrays)
         self.model_ = ClamModel(from_dict(ClamConfig, card["model"]))
         self._means = tensors.pop("means")
         self.model_.load_state_dict(tensors)

@@ -7,11 +7,9 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
-from coterie.base import BaseClusterer, FitDescription, Selection, generator_from, one_thread
+from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order, relative_scales
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
@@ -147,10 +145,13 @@ class Coterie(BaseClusterer):
         n_clusters = self._given_n_clusters()
         if n_clusters is not None:
             check_n_clusters(n_clusters, len(encoded))
-        generator = generator_from(self.random_state, torch.device("cpu"))
-        seed = int(torch.randint(2**31 - 1, (), generator=generator))
         vote = SubsampleVote(
-            Judge.load(self.weights), self.effort, n_clusters, self.max_clusters, self.granularity, seed
+            Judge.load(self.weights),
+            self.effort,
+            n_clusters,
+            self.max_clusters,
+            self.granularity,
+            seed_from(self.random_state),
         )
         samples = [self._in_units(encoded[indices]) for indices in vote.sample(len(encoded))]
         callback = self._progress()
@@ -346,7 +347,7 @@ class Coterie(BaseClusterer):
     def __sklearn_is_fitted__(self) -> bool:
         return "_means" in vars(self)
 
-    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         check_is_fitted(self)
         arrays, names = self._assigner.to_arrays()
         arrays |= {"order": self._order, "means": self._means}
@@ -354,12 +355,11 @@ class Coterie(BaseClusterer):
             arrays |= self._outliers.to_arrays()
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
         card = {**names, **{name: getattr(self, f"{name}_") for name in described}, "notes": list(self.notes_)}
-        return {name: torch.from_numpy(np.require(value, requirements="C")) for name, value in arrays.items()}, card
+        return arrays, card
 
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         if self.n_clusters is None:  # how version 0.1 wrote "auto"
             self.n_clusters = "auto"
-        arrays = {name: value.numpy() for name, value in tensors.items()}
         self._assigner = Assigner.from_arrays(arrays, card)
         self._outliers = Outliers.from_arrays(arrays)
         self._scored = None

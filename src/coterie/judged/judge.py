@@ -2,53 +2,37 @@
 
 It reads the feature table of the candidates, lets the candidates attend to one another, and predicts the adjusted Rand
 index of each with the true partition. It was trained once, on synthetic sets whose truth is known; it never sees rows.
+``coterie.judged.network`` has the same network for training.
 
-Letters: B sets, R candidates of each, C columns, H hidden.
+Letters: R candidates, C columns, H hidden.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
 
 import numpy as np
-import torch
-from jaxtyping import Bool, Float
-from scipy.special import expit
-from torch import Generator, Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits
+from jaxtyping import Float
+from scipy.special import erf, expit
 
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures, column_names
 from coterie.judged.refine import neighbouring_partitions
-from coterie.judged.space import Floats, Integers, Space
-from coterie.nn.attention import SAB, AttentionConfig
-from coterie.nn.model import Loss, build
+from coterie.judged.space import Floats, Integers, Singles, Space
 from coterie.pretrained.registry import load_pretrained, pretrained_names
 from coterie.validation import Constraints, Integer, Number, check_parameters
 
-NORMALISATION_CANDIDATES = 20_000  # candidates from which the centre and spread of the columns are estimated
 MAX_DEVIATION = 4.0  # spreads from the centre at which columns are clipped
-MAX_DOUBLINGS = 3.0  # log-2 ratio beyond which a wrong number of clusters costs no more
+LAYER_NORM_EPSILON = 1e-5  # added to variances, as in torch
 TOLERANCE = 0.4  # logits by which a candidate with fewer clusters may fall short of the best and still be chosen
 GRANULARITY_BONUS = 0.5  # logits that a granularity of one adds to a candidate with twice as many clusters
 
-
-@dataclass(frozen=True, slots=True)
-class JudgedBatch:
-    """Candidate partitions of several sets with known truth, padded to one number of candidates."""
-
-    columns: Float[Tensor, "B R C"]  # features of each candidate
-    score: Float[Tensor, "B R"]  # adjusted Rand index of each with the truth; meaningless where that is one cluster
-    doublings: Float[Tensor, "B R"]  # absolute base-2 logarithm of each number of clusters over the true one
-    valid: Bool[Tensor, "B R"]  # true where there is a candidate
-    single: Bool[Tensor, " B"]  # true where the truth is one cluster
-
-
 _CONSTRAINTS: Mapping[str, Constraints] = {
-    **dict.fromkeys(("n_columns", "width", "depth", "members"), Integer(1)),
+    **dict.fromkeys(("n_columns", "width", "heads", "depth", "members"), Integer(1)),
     "column_dropout": Number(0.0, 0.999),
 }
 
@@ -73,101 +57,100 @@ class JudgeConfig:
 
     def __post_init__(self) -> None:
         check_parameters(self, _CONSTRAINTS, ConfigError)
+        if self.width % self.heads:
+            raise ConfigError(f"width={self.width} must be a multiple of heads={self.heads}.")
 
 
 @final
-class JudgeMember(nn.Module):
-    """One network of the ensemble: normalised columns in, logits out."""
+@dataclass(frozen=True, slots=True, eq=False)
+class JudgeNetwork:
+    """The trained network: features of the candidates of one set in, logits out."""
 
-    def __init__(self, config: JudgeConfig) -> None:
-        super().__init__()
-        attention = AttentionConfig(config.width, config.heads)
-        self.embed = nn.Sequential(
-            nn.Linear(config.n_columns, 2 * config.width), nn.GELU(), nn.Linear(2 * config.width, config.width)
-        )
-        self.blocks = nn.ModuleList(SAB(config.width, attention) for _ in range(config.depth))
-        self.score = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.Linear(config.width, 1))
-        self.single = nn.Sequential(nn.Linear(config.width, config.width), nn.GELU(), nn.Linear(config.width, 1))
+    config: JudgeConfig
+    weights: Mapping[str, Singles]  # named as in ``coterie.judged.network.JudgeModel``
 
-    def forward(
-        self, columns: Float[Tensor, "B R C"], valid: Bool[Tensor, "B R"] | None
-    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, " B"]]:
-        """Return the logits of the predicted scores, and of whether the truth is one cluster."""
-        hidden = self.embed(columns)
-        for block in self.blocks:
-            hidden = hidden + block(hidden, valid)
-        weight = torch.ones_like(hidden[..., :1]) if valid is None else valid.unsqueeze(2).to(hidden)
-        overall = (hidden * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1.0)
-        return self.score(hidden).squeeze(2), self.single(overall).squeeze(1)
+    def __post_init__(self) -> None:
+        shapes = _weight_shapes(self.config)
+        given = {name: value.shape for name, value in self.weights.items()}
+        unlike = sorted(name for name in shapes.keys() | given.keys() if shapes.get(name) != given.get(name))
+        if unlike:
+            raise ConfigError(
+                f"The weights do not fit the configuration: {unlike[0]!r} has the shape {given.get(unlike[0])}, "
+                f"not {shapes.get(unlike[0])}."
+            )
 
+    @property
+    def centre(self) -> Float[Singles, " C"]:
+        """The value of each column that has no effect."""
+        return self.weights["centre"]
 
-@final
-class JudgeModel(nn.Module):
-    """Predicts the scores of candidates from their features, each in the context of the others."""
-
-    Config = JudgeConfig
-    centre: Tensor
-    spread: Tensor
-
-    def __init__(self, config: JudgeConfig) -> None:
-        super().__init__()
-        self.config = config
-        self.register_buffer("centre", torch.zeros(config.n_columns))
-        self.register_buffer("spread", torch.ones(config.n_columns))
-        self.members = nn.ModuleList(JudgeMember(config) for _ in range(config.members))
-
-    def fit_normalisation(self, columns: Float[Tensor, "R C"]) -> None:
-        """Set the centre and spread of each column, before training, from at most about 20,000 candidates."""
-        columns = columns[:: max(1, len(columns) // NORMALISATION_CANDIDATES)]
-        low, middle, high = torch.quantile(columns.double(), torch.tensor([0.1, 0.5, 0.9], dtype=torch.float64), dim=0)
-        deviation = columns.double().std(dim=0)
-        spread = torch.where(high > low, (high - low) / 2.56, deviation)
-        self.centre.copy_(middle)
-        self.spread.copy_(torch.where(spread > 0, spread, 1.0))
-
-    def forward(
-        self, columns: Float[Tensor, "B R C"], valid: Bool[Tensor, "B R"] | None = None
-    ) -> tuple[Float[Tensor, "B R"], Float[Tensor, " B"]]:
+    def __call__(self, columns: Float[Singles, "R C"]) -> tuple[Float[Singles, " R"], float]:
         """Return the logits of the predicted scores of the candidates, and of whether the truth is one cluster."""
-        columns = self._normalise(columns)
-        scores, singles = zip(*(member(columns, valid) for member in self.members), strict=True)
-        return torch.stack(scores).mean(dim=0), torch.stack(singles).mean(dim=0)
+        columns = ((columns - self.centre) / self.weights["spread"]).clip(-MAX_DEVIATION, MAX_DEVIATION)
+        scores, singles = zip(*(self._member(f"members.{i}", columns) for i in range(self.config.members)), strict=True)
+        return np.mean(scores, axis=0), float(np.mean(singles))
 
-    def loss(self, batch: JudgedBatch, generator: Generator) -> Loss:
-        """Average the losses of the members, each with different columns dropped.
+    def _member(self, name: str, columns: Float[Singles, "R C"]) -> tuple[Float[Singles, " R"], float]:
+        """Return the logits of one network of the ensemble."""
+        hidden = self._mlp(f"{name}.embed", columns)
+        for index in range(self.config.depth):
+            hidden = hidden + self._attention_block(f"{name}.blocks.{index}.block", hidden)
+        overall = hidden.mean(axis=0, keepdims=True)
+        return self._mlp(f"{name}.score", hidden)[:, 0], float(self._mlp(f"{name}.single", overall)[0, 0])
 
-        They are the error of the predicted scores, the regret of choosing by them, and the error of predicting whether
-        there is one cluster.
-        """
-        columns = self._normalise(batch.columns)
-        losses = []
-        for member in self.members:
-            kept = torch.rand((len(columns), 1, columns.shape[2]), generator=generator) >= self.config.column_dropout
-            losses.append(self._losses(batch, *member(columns * kept.to(columns), batch.valid)))
-        error, regret, single = torch.stack(losses).mean(dim=0)
-        total = error + self.config.regret_weight * regret + self.config.single_weight * single
-        parts = {"error": error, "regret": regret, "single": single}
-        return Loss(total, {name: float(part.detach()) for name, part in parts.items()})
+    def _attention_block(self, name: str, hidden: Float[Singles, "R H"]) -> Float[Singles, "R H"]:
+        """Let all candidates attend to all candidates, as ``coterie.nn.attention.SAB`` does."""
+        query = self._linear(f"{name}.query", hidden)
+        attended = query + self._attend(
+            query, self._linear(f"{name}.key", hidden), self._linear(f"{name}.value", hidden)
+        )
+        attended = self._layer_norm(f"{name}.after_attention", attended)
+        change = self._linear(f"{name}.forward_map", attended).clip(min=0.0)
+        return self._layer_norm(f"{name}.after_forward", attended + change)
 
-    def after_step(self) -> None:
-        """No-op."""
+    def _attend(
+        self, query: Float[Singles, "R H"], key: Float[Singles, "R H"], value: Float[Singles, "R H"]
+    ) -> Float[Singles, "R H"]:
+        heads, width = self.config.heads, self.config.width // self.config.heads
+        query, key, value = (part.reshape(-1, heads, width).swapaxes(0, 1) for part in (query, key, value))
+        logits = (query / np.float32(math.sqrt(width))) @ key.swapaxes(1, 2)
+        logits -= logits.max(axis=2, keepdims=True)
+        weight = np.exp(logits, out=logits)
+        attended: Singles = (weight @ value) / weight.sum(axis=2, keepdims=True)
+        return attended.swapaxes(0, 1).reshape(-1, heads * width)
 
-    def _losses(self, batch: JudgedBatch, logits: Tensor, single: Tensor) -> Float[Tensor, "3"]:
-        """Return the three losses of one member."""
-        present = batch.valid & ~batch.single.unsqueeze(1)
-        several = (~batch.single).sum().clamp(min=1)
-        truth = batch.score.clamp(0.0, 1.0).masked_fill(~present, 0.0)
-        error = binary_cross_entropy_with_logits(logits, truth, reduction="none")
-        error = error - torch.special.entr(truth) - torch.special.entr(1.0 - truth)  # zero for a perfect prediction
-        error = ((error * present).sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).sum() / several
-        choice = (self.config.choice_scale * logits).masked_fill(~batch.valid, -torch.inf).softmax(dim=1)
-        value = truth - self.config.number_weight * batch.doublings.clamp(max=MAX_DOUBLINGS)
-        best = value.masked_fill(~batch.valid, -torch.inf).amax(dim=1)
-        regret = ((best - (choice * value).sum(dim=1)) * ~batch.single).sum() / several
-        return torch.stack((error, regret, binary_cross_entropy_with_logits(single, batch.single.to(single))))
+    def _mlp(self, name: str, x: Float[Singles, "R X"]) -> Float[Singles, "R Y"]:
+        hidden = self._linear(f"{name}.0", x)
+        hidden *= 0.5 * (1.0 + erf(hidden * np.float32(math.sqrt(0.5))))  # GELU
+        return self._linear(f"{name}.2", hidden)
 
-    def _normalise(self, columns: Tensor) -> Tensor:
-        return ((columns - self.centre) / self.spread).clamp(-MAX_DEVIATION, MAX_DEVIATION)
+    def _layer_norm(self, name: str, x: Float[Singles, "R H"]) -> Float[Singles, "R H"]:
+        centred = x - x.mean(axis=1, keepdims=True)
+        deviation = np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + LAYER_NORM_EPSILON)
+        normalised: Singles = centred / deviation * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        return normalised
+
+    def _linear(self, name: str, x: Float[Singles, "R X"]) -> Float[Singles, "R Y"]:
+        mapped: Singles = x @ self.weights[f"{name}.weight"].T + self.weights[f"{name}.bias"]
+        return mapped
+
+
+def _weight_shapes(config: JudgeConfig) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all weights of a network, by name."""
+    width = config.width
+    layers = {"embed.0": (config.n_columns, 2 * width), "embed.2": (2 * width, width)}
+    layers |= {f"{head}.0": (width, width) for head in ("score", "single")}
+    layers |= {f"{head}.2": (width, 1) for head in ("score", "single")}
+    blocks = [f"blocks.{index}.block" for index in range(config.depth)]
+    layers |= {
+        f"{block}.{layer}": (width, width) for block in blocks for layer in ("query", "key", "value", "forward_map")
+    }
+    shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": (after, before) for name, (before, after) in layers.items()}
+    shapes |= {f"{name}.bias": (after,) for name, (_, after) in layers.items()}
+    norms = [f"{block}.{norm}" for block in blocks for norm in ("after_attention", "after_forward")]
+    shapes |= {f"{norm}.{part}": (width,) for norm in norms for part in ("weight", "bias")}
+    members = {f"members.{i}.{name}": shape for i in range(config.members) for name, shape in shapes.items()}
+    return {"centre": (config.n_columns,), "spread": (config.n_columns,), **members}
 
 
 def choose(logits: Floats, n_clusters: Integers, granularity: float = 0.0) -> int:
@@ -274,7 +257,7 @@ class Refinement:
 class Judge:
     """The network, the columns that it reads, and the calibration of its logits."""
 
-    network: JudgeModel
+    network: JudgeNetwork
     # Columns that it was trained on, in that order. Those that this version does not compute get the network's centre,
     # which has no effect; an algorithm that it does not know has no one-hot column.
     columns: tuple[str, ...]
@@ -284,22 +267,21 @@ class Judge:
     @classmethod
     def read(cls, weights: str | Path) -> Self:
         """Read a judge by the name of shipped weights or from a file."""
-        tensors, card = load_pretrained(weights)
+        arrays, card = load_pretrained(weights)
         if card.get("method") != "judge":
             raise WeightsError(
                 f"weights={str(weights)!r} are of the method {card.get('method')!r}, not of a judge. Use other weights."
             )
         try:
-            network = build(JudgeModel, from_dict(JudgeModel.Config, card["model"]), Generator())
-            network.load_state_dict(tensors)
+            network = JudgeNetwork(from_dict(JudgeConfig, card["model"]), arrays)
             columns, calibration = tuple(card["columns"]), card["calibration"]
             if len(columns) != network.config.n_columns or set(columns).isdisjoint(column_names()):
                 raise WeightsError(
                     f"weights={str(weights)!r} were trained on columns that this version does not compute. Train the "
                     "judge again from its recipe."
                 )
-            return cls(network.eval(), columns, float(calibration["slope"]), float(calibration["offset"]))
-        except (KeyError, RuntimeError) as error:
+            return cls(network, columns, float(calibration["slope"]), float(calibration["offset"]))
+        except (KeyError, ConfigError) as error:
             raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
 
     @classmethod
@@ -343,12 +325,11 @@ class Judge:
         """Append one or more candidates, and score all of them again."""
         return self._score(scored.features.extended(others))
 
-    @torch.no_grad()
     def _score(self, features: CandidateFeatures) -> ScoredCandidates:
         neutral = dict(zip(self.columns, self.network.centre.tolist(), strict=True))
-        logits, single = self.network(torch.from_numpy(features.select(neutral)).unsqueeze(0))
-        calibrated = self.slope * logits.squeeze(0).double().numpy() + self.offset
-        return ScoredCandidates(features, calibrated, float(single.sigmoid()))
+        logits, single = self.network(features.select(neutral))
+        calibrated = self.slope * logits.astype(np.float64) + self.offset
+        return ScoredCandidates(features, calibrated, float(expit(single)))
 
 
 _SHIPPED: dict[str, Judge] = {}

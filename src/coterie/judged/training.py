@@ -24,11 +24,11 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Effort, generate_candidates
 from coterie.judged.features.table import CandidateFeatures, column_names
-from coterie.judged.judge import JudgedBatch, JudgeModel
+from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.metrics import adjusted_rand_index
-from coterie.nn.model import build
+from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.progress import Callback
 from coterie.training.loop import TrainConfig, train
 from coterie.validation import FRACTION, Constraints, Integer, Number, check_parameters
@@ -240,12 +240,13 @@ def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indic
         truth = torch.tensor(one.n_true_clusters)
         for name, value in zip(_TENSORS, (one.columns, one.score, one.n_clusters, truth), strict=True):
             tensors[f"{index}.{name}"] = value
-    save_checkpoint(_file(folder, indices), tensors, {"sets": [indices.start, indices.stop]}, force=True)
+    save_checkpoint(_file(folder, indices), to_arrays(tensors), {"sets": [indices.start, indices.stop]}, force=True)
 
 
 def read_scored_sets(path: Path) -> list[ScoredSet]:
     """Read the scored sets of one file."""
-    tensors, card = load_checkpoint(path)
+    arrays, card = load_checkpoint(path)
+    tensors = to_tensors(arrays)
     rows = [[tensors[f"{index}.{name}"] for name in _TENSORS] for index in range(*card["sets"])]
     return [ScoredSet(columns, score, n_clusters, int(truth)) for columns, score, n_clusters, truth in rows]
 

@@ -1,7 +1,7 @@
 """Models and what they are trained on: batches, losses, and the protocol that the training loop needs.
 
 A ``ClusterModel`` is a module that is trained on batches and clusters points. A model that does something else, such as
-scoring partitions (``coterie.judged.judge.JudgeModel``), only has to satisfy ``Trainable``.
+scoring partitions (``coterie.judged.network.JudgeModel``), only has to satisfy ``Trainable``.
 """
 
 from abc import ABC, abstractmethod
@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar, runtime_checkable
 
+import numpy.typing as npt
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Generator, Tensor, nn
@@ -141,6 +142,16 @@ def build(kind: type[Model], config: Any, generator: Generator) -> Model:
     """Construct a model whose initial weights come from the generator, not from torch's global random state."""
     with seeded_from(generator):
         return kind(config)
+
+
+def to_arrays(tensors: Mapping[str, Tensor]) -> dict[str, npt.NDArray[Any]]:
+    """Convert named tensors, such as the state of a model, to what a model file holds."""
+    return {name: tensor.detach().cpu().numpy() for name, tensor in tensors.items()}
+
+
+def to_tensors(arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Tensor]:
+    """Convert named arrays, such as those of a model file, to tensors that share their memory."""
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 @contextmanager

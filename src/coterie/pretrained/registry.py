@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
-from torch import Tensor
+import numpy.typing as npt
 
 from coterie.checkpoint import load_checkpoint
 from coterie.config import from_dict
@@ -31,8 +31,8 @@ class Pretrained:
     summary: str  # what the weights are for, in one sentence
 
 
-def load_pretrained(name_or_path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Load the tensors and the card of weights that ship with Coterie, by name, or of a model file.
+def load_pretrained(name_or_path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
+    """Load the arrays and the card of weights that ship with Coterie, by name, or of a model file.
 
     A file with the same name as shipped weights can be given as a ``Path``, or with its folder.
     """

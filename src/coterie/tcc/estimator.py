@@ -13,11 +13,11 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
-from coterie.base import BaseClusterer, FitDescription, device_from, generator_from, one_thread, to_numpy
+from coterie.base import FitDescription, one_thread
 from coterie.config import from_dict, from_recipe, to_dict
 from coterie.errors import ConfigError, InputError
 from coterie.images import ImageResizer
-from coterie.nn.model import build
+from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.nn.vision import Encoder
 from coterie.ops.partitions import cluster_means
 from coterie.progress import Callback
@@ -28,6 +28,7 @@ from coterie.tcc.augmentations import Augmentations
 from coterie.tcc.config import POSITIVE, PUBLISHED, TccConfig
 from coterie.tcc.model import TccModel, translate_former_keys
 from coterie.tcc.schedule import Schedule, train_contrastive
+from coterie.torch_base import TorchClusterer, device_from, generator_from, to_numpy
 from coterie.validation import FRACTION, NONE, PATH, Choice, InstanceOf, Integer, check_n_clusters, check_parameters
 
 MAX_VALUE = 1e6  # largest absolute value that enters the network
@@ -39,7 +40,7 @@ MIN_STEPS, MAX_TABLE_STEPS = 300, 3000  # bounds with ``epochs="auto"``; the upp
 FORMER_HISTORY = {"empty": "empty_clusters", "uneven": "imbalance"}  # keys of ``history_`` in earlier model files
 
 
-class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  # type: ignore[misc]  # scikit-learn is untyped
     """Twin-contrast clustering of images or embeddings (Shen et al., 2021).
 
     A network is trained to recognise each image in another view of it (instance-level contrastive loss) and each
@@ -112,7 +113,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         "scaling": Choice(*get_args(Scaling)),
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {
-        **BaseClusterer.renamed_parameters, "beginnings": "restarts", "views": "augmentations"
+        **TorchClusterer.renamed_parameters, "beginnings": "restarts", "views": "augmentations"
     }  # fmt: skip
     former_attributes: ClassVar = {"prototypes_": lambda self: to_numpy(self._means), "runs_": lambda _: []}
 
@@ -299,7 +300,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         self._n_features_out = self.model_.config.embedding_dim
         self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
 
-    def _to_checkpoint(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         card = {
             "model": to_dict(self.model_.config),
             "history": self.history_,
@@ -309,9 +310,10 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseClusterer):  # 
         }
         if self._resizer is not None:
             card["images"] = self._resizer.to_card()
-        return {**self.model_.state_dict(), "means": self._means}, card
+        return to_arrays({**self.model_.state_dict(), "means": self._means}), card
 
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
+        tensors = to_tensors(arrays)
         self.settings = card.get("settings")
         if card.get("augmentations") is not None:
             self.augmentations = from_dict(Augmentations, card["augmentations"])

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import OutputError, TrainingError
 from coterie.files import write_atomically
-from coterie.nn.model import Trainable
+from coterie.nn.model import Trainable, to_arrays, to_tensors
 from coterie.training.distributed import all_gather, rank, world_size
 
 STATE_FILE = "state.safetensors"
@@ -75,15 +75,15 @@ class TrainingState:
             tensors |= {f"optimiser.{position}.{name}": value for name, value in values.items()}
         best = self.best.value if self.best.weights else None
         card = {"step": step, "settings": dict(self.settings), "misses": self.best.misses, "best": best}
-        save_checkpoint(self.folder / STATE_FILE, tensors, card, force=True)
+        save_checkpoint(self.folder / STATE_FILE, to_arrays(tensors), card, force=True)
 
     def load(self) -> int:
         """Restore the saved state, and return the number of steps done; 0 if no state was saved."""
         path = self.folder / STATE_FILE
         if not path.exists():
             return 0
-        mapped, card = load_checkpoint(path)
-        tensors = {name: value.clone() for name, value in mapped.items()}  # the file that they map will be replaced
+        arrays, card = load_checkpoint(path)
+        tensors = to_tensors(arrays)
         weights = _select(tensors, "weights.")
         self._check_same_run(weights, len(tensors["generators"]), card["settings"])
         self.model.load_state_dict(weights)

@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
 
 from coterie.amortized.abc.config import AttentionBasedConfig, Compatibility, Decoding
 from coterie.amortized.abc.network import AttentionBasedModel, leading_eigenvalues, normalised_affinity
 from coterie.amortized.estimator import AmortizedClusterer, ImageSize
-from coterie.base import FitDescription, labels_to_numpy, one_thread, to_numpy
+from coterie.base import FitDescription, one_thread
 from coterie.errors import InputError
 from coterie.nn.model import SetModel
 from coterie.nn.vision import Encoder
 from coterie.progress import Callback
 from coterie.tables.encoder import Scaling
 from coterie.tables.table import Table
+from coterie.torch_base import labels_to_numpy, to_numpy
 from coterie.validation import BOOLEAN, NONE, Choice, Constraints, Integer, Number
 
 MAX_EIGENVALUES = 100  # largest number of eigenvalues in ``eigenvalues_``
@@ -193,10 +193,10 @@ class AttentionBasedClustering(AmortizedClusterer):
         count = min(MAX_EIGENVALUES, len(kernel))
         self.eigenvalues_ = to_numpy(leading_eigenvalues(normalised_affinity(kernel), count))
 
-    def _from_checkpoint(self, tensors: dict[str, Tensor], card: dict[str, Any]) -> None:
+    def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         if self.n_clusters is None:  # files of earlier versions
             self.n_clusters = "auto"
-        super()._from_checkpoint(tensors, card)
+        super()._from_checkpoint(arrays, card)
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: the kernel."""
