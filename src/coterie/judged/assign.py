@@ -14,8 +14,9 @@ from scipy.special import softmax
 
 from coterie.errors import InputError
 from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, quadratic_design
+from coterie.judged.candidates.mixed import LevelIndicators, MixedMoments, mixed_design
 from coterie.judged.candidates.registry import Candidate
-from coterie.judged.space import Floats, Labels, Singles, Space
+from coterie.judged.space import Floats, Geometry, Labels, Singles, Space
 from coterie.judged.views import View
 from coterie.tables.encoder import TableEncoder
 
@@ -35,8 +36,9 @@ class Centres:
     """Equal spherical Gaussians around the cluster means, so that the nearest mean is the most probable."""
 
     @staticmethod
-    def fit(x: Floats, labels: Labels) -> dict[str, npt.NDArray[Any]]:
+    def fit(geometry: Geometry, labels: Labels) -> dict[str, npt.NDArray[Any]]:
         """Return `means` (K, D) and `variance` ()."""
+        x = geometry.rows
         means = cluster_means(x, labels)
         variance = ((x - means[labels]) ** 2).mean()
         return {"means": means, "variance": np.array(max(float(variance), _TINY))}
@@ -58,19 +60,44 @@ class Gaussians:
     """A Gaussian with its own covariance and weight for each cluster."""
 
     @staticmethod
-    def fit(x: Floats, labels: Labels) -> dict[str, npt.NDArray[Any]]:
-        """Return `centre` (D,) and the `coefficients` (P, K) of the log densities."""
-        moments = GaussianMoments(x, "full")
-        one_hot = np.eye(int(labels.max()) + 1)[labels]
-        return {"centre": moments.centre, "coefficients": moments.coefficients(one_hot)}
+    def fit(geometry: Geometry, labels: Labels) -> dict[str, npt.NDArray[Any]]:
+        """Return the features `kept` (C,), their `centre` (C,) and the `coefficients` (P, K) of the log densities."""
+        moments = GaussianMoments(geometry.rows[:, geometry.continuous], "full")
+        coefficients = moments.coefficients(np.eye(int(labels.max()) + 1)[labels])
+        return {"kept": geometry.continuous, "centre": moments.centre, "coefficients": coefficients}
 
     def __init__(self, arrays: Arrays) -> None:
-        self.arrays = arrays
+        # Models saved by version 0.2 have no discrete columns, and keep all features.
+        self.arrays = {"kept": np.arange(len(arrays["centre"])), **arrays}
         self.n_clusters = arrays["coefficients"].shape[1]
 
     def memberships(self, x: Floats) -> Floats:
         """Compute the membership probabilities (N, K) of rows (N, D)."""
-        return softmax(quadratic_design(x - self.arrays["centre"], "full") @ self.arrays["coefficients"], axis=1)
+        centred = x[:, self.arrays["kept"]] - self.arrays["centre"]
+        return softmax(quadratic_design(centred, "full") @ self.arrays["coefficients"], axis=1)
+
+
+@final
+class Mixture:
+    """Gaussians for the continuous columns and proportions of levels for the discrete ones, of each cluster."""
+
+    @staticmethod
+    def fit(geometry: Geometry, labels: Labels) -> dict[str, npt.NDArray[Any]]:
+        """Return the `levels` of the discrete columns, and `centre` and `coefficients` (P, K) of the log densities."""
+        levels = LevelIndicators.fit(geometry)
+        moments = MixedMoments(geometry.rows, levels)
+        coefficients = moments.coefficients(np.eye(int(labels.max()) + 1)[labels])
+        learned = {f"levels.{name}": getattr(levels, name) for name in LevelIndicators.ARRAYS}
+        return learned | {"centre": moments.centre, "coefficients": coefficients}
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.n_clusters = arrays["coefficients"].shape[1]
+        self._levels = LevelIndicators(*(arrays[f"levels.{name}"] for name in LevelIndicators.ARRAYS))
+
+    def memberships(self, x: Floats) -> Floats:
+        """Compute the membership probabilities (N, K) of rows (N, D)."""
+        return softmax(mixed_design(x, self._levels, self.arrays["centre"]) @ self.arrays["coefficients"], axis=1)
 
 
 @final
@@ -78,8 +105,9 @@ class Neighbours:
     """A vote of the five nearest training rows, weighted by inverse distance."""
 
     @staticmethod
-    def fit(x: Floats, labels: Labels) -> dict[str, npt.NDArray[Any]]:
+    def fit(geometry: Geometry, labels: Labels) -> dict[str, npt.NDArray[Any]]:
         """Return `rows` (N, D), `labels` (N,) and `near` (), the distance within which all rows weigh alike."""
+        x = geometry.rows
         nearest = np.asarray(cKDTree(x).query(x, k=[2])[0])  # the first is the row itself
         apart = nearest[(nearest > 0) & np.isfinite(nearest)]
         # At a tenth of the median distance, a training row outvotes its neighbours, and their disagreement still shows.
@@ -106,7 +134,12 @@ class Neighbours:
 class Assigner:
     """Assigns rows to clusters, by a rule fitted in the view that the clusters were found in."""
 
-    RULES: ClassVar[dict[str, Any]] = {"centres": Centres, "gaussians": Gaussians, "neighbours": Neighbours}
+    RULES: ClassVar[dict[str, Any]] = {
+        "centres": Centres,
+        "gaussians": Gaussians,
+        "mixture": Mixture,
+        "neighbours": Neighbours,
+    }
     """Rules by the name that algorithms declare."""
 
     view: View
@@ -117,15 +150,15 @@ class Assigner:
     def fit(cls, x: Floats | Space, candidate: Candidate) -> Self:
         """Fit the candidate's rule; use "neighbours" if a cluster would lose all of its rows by it."""
         space = Space.of(x)
-        view, rows = space.view(candidate.view), space.geometry(candidate.view).rows
-        assigner = cls.fit_rule(view, candidate.rule, rows, candidate.labels)
-        if len(np.unique(assigner.memberships_of_view(rows).argmax(axis=1))) < candidate.n_clusters:
-            assigner = cls.fit_rule(view, "neighbours", rows, candidate.labels)
+        view, geometry = space.view(candidate.view), space.geometry(candidate.view)
+        assigner = cls.fit_rule(view, candidate.rule, geometry, candidate.labels)
+        if len(np.unique(assigner.memberships_of_view(geometry.rows).argmax(axis=1))) < candidate.n_clusters:
+            assigner = cls.fit_rule(view, "neighbours", geometry, candidate.labels)
         return assigner
 
     @classmethod
-    def fit_rule(cls, view: View, rule: str, rows: Floats, labels: Labels) -> Self:
-        """Fit a rule to rows (N, D) of the view and their labels 0 to K - 1, all in use."""
+    def fit_rule(cls, view: View, rule: str, geometry: Geometry, labels: Labels) -> Self:
+        """Fit a rule to the rows of the view and their labels 0 to K - 1, all in use."""
         if rule not in cls.RULES:
             raise InputError(f"There is no assignment rule {rule!r}. Use one of: {', '.join(cls.RULES)}.")
         n_clusters = len(np.unique(labels))
@@ -134,11 +167,11 @@ class Assigner:
                 f"labels have {n_clusters} distinct values from {labels.min()} to {labels.max()}; expected 0 to "
                 f"{n_clusters - 1}, all in use. Renumber the clusters first."
             )
-        return cls(view, rule, cls.RULES[rule].fit(rows, labels))
+        return cls(view, rule, cls.RULES[rule].fit(geometry, labels))
 
     @cached_property
-    def _fitted_rule(self) -> Centres | Gaussians | Neighbours:
-        rule: Centres | Gaussians | Neighbours = self.RULES[self.rule](self.arrays)
+    def _fitted_rule(self) -> Centres | Gaussians | Mixture | Neighbours:
+        rule: Centres | Gaussians | Mixture | Neighbours = self.RULES[self.rule](self.arrays)
         return rule
 
     @property

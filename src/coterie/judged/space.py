@@ -137,9 +137,18 @@ class Geometry:
     how equidistant rows are ordered, which refinement depends on.
     """
 
-    def __init__(self, rows: Floats) -> None:
+    def __init__(self, rows: Floats, discrete: tuple[Integers, ...] = ()) -> None:
         self.rows = np.ascontiguousarray(rows, dtype=np.float64)
+        self.discrete = discrete  # positions of the features of each discrete column; none if the view mixes columns
         self._cache: dict[Hashable, Any] = {}
+
+    @cached_property
+    def continuous(self) -> Integers:
+        """Positions of the features that are not of discrete columns; of all features if there are no others."""
+        kept = np.ones(self.rows.shape[1], dtype=np.bool_)
+        for features in self.discrete:
+            kept[features] = False
+        return np.flatnonzero(kept if kept.any() else ~kept)
 
     def cached(self, key: Hashable, compute: Callable[[], _Result]) -> _Result:
         """Return what was stored under the key, computing it the first time; for results that algorithms share."""
@@ -227,20 +236,36 @@ class Geometry:
         norms: Floats = np.einsum("nd,nd->n", self.unit_rows, self.unit_rows)
         return norms
 
-    @cached_property
+    @property
     def components(self) -> Float[Floats, "N A"]:
         """Unit rows on their leading principal axes; the sign of each axis makes its skewness positive."""
+        return self._principal[0]
+
+    @property
+    def discrete_noise(self) -> Float[Floats, "A A"]:
+        """Covariance on the principal axes of noise as large as the discrete columns.
+
+        Added to covariances, it keeps one level of a discrete column from being infinitely dense.
+        """
+        return self._principal[1]
+
+    @cached_property
+    def _principal(self) -> tuple[Floats, Floats]:
         scaled = self.unit_rows
         rows, columns = scaled.shape
         kept = min(_MAX_COMPONENTS, rows, columns)
+        noise = np.zeros((kept, kept))
         if columns <= rows:
             _, axes = eigh(scaled.T @ scaled, subset_by_index=[columns - kept, columns - 1])
             coordinates = scaled @ axes[:, ::-1]
+            for features in self.discrete:
+                own = axes[features, ::-1]
+                noise += own.T @ (own * scaled[:, features].var(axis=0)[:, None])
         else:
             values, axes = eigh(scaled @ scaled.T, subset_by_index=[rows - kept, rows - 1])
             coordinates = axes[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
-        signed: Floats = coordinates * np.where(np.power(coordinates, 3).sum(axis=0) < 0.0, -1.0, 1.0)
-        return signed
+        sign = np.where(np.power(coordinates, 3).sum(axis=0) < 0.0, -1.0, 1.0)
+        return coordinates * sign, noise * np.outer(sign, sign)
 
     @cached_property
     def unit_distances(self) -> Float[Singles, "N N"]:
@@ -377,6 +402,17 @@ class Space:
         """The views that differ from one another, the reference first."""
         return fit_views(self.x, self.columns)
 
+    @cached_property
+    def discrete(self) -> npt.NDArray[np.bool_]:
+        """Which columns are categories, or numbers with few distinct values."""
+        return self.columns.find_discrete(self.x)
+
+    @cached_property
+    def _discrete_features(self) -> tuple[Integers, ...]:
+        varying = self.x.min(axis=0) < self.x.max(axis=0)
+        found = (self.columns.features(int(column)) for column in np.flatnonzero(self.discrete))
+        return tuple(features for features in found if varying[features].any())
+
     def view(self, name: str) -> View:
         """Return the view of that name."""
         return next(view for view in self.views if view.name == name)
@@ -384,7 +420,9 @@ class Space:
     def geometry(self, name: str) -> Geometry:
         """Return the geometry of the rows under a view."""
         if name not in self._geometries:
-            self._geometries[name] = Geometry(self.view(name).transform(self.x))
+            view = self.view(name)
+            discrete = () if view.projection.size else self._discrete_features
+            self._geometries[name] = Geometry(view.transform(self.x), discrete)
         return self._geometries[name]
 
     @property

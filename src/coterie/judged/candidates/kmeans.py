@@ -32,17 +32,22 @@ def linkage_cuts(
 def k_means(geometry: Geometry, ks: Sequence[int], *, seed: int, random_starts: bool = False) -> Iterator[Labels]:
     """Run k-means from Ward's clusters, or from k-means++ with the seed."""
     for k in ks:
-        yield _fit_k_means(geometry.rows, k, seed) if random_starts else _k_means_from_ward(geometry, k)
+        yield _fit_k_means(geometry.rows, k, seed) if random_starts else k_means_from_ward(geometry, k)
 
 
 def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covariance, steps: int) -> Iterator[Labels]:
-    """Fit a Gaussian mixture by EM from the clusters of k-means, where there are enough rows for it."""
-    n, d = geometry.rows.shape
-    starts = [_k_means_from_ward(geometry, k) for k in ks if has_enough_rows(n, d, k, covariance)]
-    return improve_by_mixture(geometry.rows, starts, covariance, steps)
+    """Fit a Gaussian mixture by EM from the clusters of k-means, where there are enough rows for it.
+
+    Discrete columns are left out: each of their levels would make a degenerate Gaussian.
+    """
+    x = geometry.rows[:, geometry.continuous]
+    starts = [k_means_from_ward(geometry, k) for k in ks if has_enough_rows(*x.shape, k, covariance)]
+    return improve_by_mixture(x, starts, covariance, steps)
 
 
-def _k_means_from_ward(geometry: Geometry, k: int) -> Labels:
+def k_means_from_ward(geometry: Geometry, k: int) -> Labels:
+    """Run k-means from Ward's clusters, once for each number of clusters."""
+
     def compute() -> Labels:
         (start,) = linkage_cuts(geometry, [k])
         return improve_by_k_means(geometry.rows, start)

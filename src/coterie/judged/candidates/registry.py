@@ -32,11 +32,12 @@ from coterie.judged.candidates.graphs import (
     spectral,
 )
 from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, linkage_cuts
+from coterie.judged.candidates.mixed import mixed_mixture
 from coterie.judged.space import Floats, Labels, Space
 
 Effort = Literal["fast", "balanced", "thorough"]
 EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced", "thorough")
-MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 4, "thorough": 4}  # views that algorithms run on
+MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 6, "thorough": 6}  # views that algorithms run on
 
 _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
@@ -140,6 +141,7 @@ def _mixture(
     return _by_effort(*runs, _grid(covariance=[covariance], steps=[40], fine=fine))
 
 
+_MIXED = {steps: _grid(steps=[steps]) for steps in (8, 25, 40)}
 _ONCE, _FINE = Runs(), Runs(fine=True)
 _WARD_AND_RANDOM = _grid(random_starts=(False, True), fine=True)
 _AVERAGE_RUNS = _by_effort(OFF, OFF, _grid(method=["average"]), OFF, _grid(method=["average"], fine=True))
@@ -174,6 +176,7 @@ register(
     Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30),
     Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _mixture("diagonal", 0, 25, 12)),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
+    Algorithm("mixed mixture", mixed_mixture, "mixture", _by_effort(_MIXED[8], OFF, _MIXED[25], OFF, _MIXED[40]), 20),
     Algorithm("average linkage", linkage_cuts, "neighbours", _AVERAGE_RUNS),
     Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(*[OFF] * 4, _grid(method=["complete"]))),
     Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),

@@ -73,6 +73,7 @@ class ClusterMoments:
         scatters[:, upper[0], upper[1]] = sums[:, axes:]
         scatters[:, upper[1], upper[0]] = sums[:, axes:]
         scatters -= parts.sizes[:, None, None] * means[:, :, None] * means[:, None, :]
+        scatters += parts.sizes[:, None, None] * geometry.discrete_noise[:axes, :axes]
         pooled = parts.sum(scatters) / parts.n_rows + _RIDGE * np.eye(axes)
         return cls(rows, monomials, means, scatters, pooled[parts.owner], axes + 2.0)
 
@@ -429,6 +430,7 @@ def normality_features(geometry: Geometry, parts: Partitions, moments: ClusterMo
     mixture = best + np.log(parts.sum(distances))
 
     single = np.cov(moments.rows.T, bias=True).reshape(axes, axes) + 1e-6 * np.eye(axes)
+    single += geometry.discrete_noise[:axes, :axes]
     alone = -0.5 * (log_determinants(single[None])[0] + axes)
     gain = mixture.mean(axis=1) - alone
     hard = own.mean(axis=1) - alone
@@ -468,8 +470,9 @@ def _axis_aligned_gain(geometry: Geometry, parts: Partitions) -> Floats:
     rows, axes = geometry.components, geometry.components.shape[1]
     sizes = parts.sizes[:, None]
     sums = parts.vector_sums(np.hstack([rows, np.square(rows)]))
-    scatter = np.maximum(sums[:, axes:] - np.square(sums[:, :axes]) / sizes, 0.0)
-    total = np.square(rows).mean(axis=0) + 1e-6
+    noise = np.diagonal(geometry.discrete_noise)
+    scatter = np.maximum(sums[:, axes:] - np.square(sums[:, :axes]) / sizes, 0.0) + sizes * noise
+    total = np.square(rows).mean(axis=0) + noise + 1e-6
     pooled = (parts.sum(scatter) / parts.n_rows)[parts.owner] + 1e-6 * total
     variances = (scatter + 3.0 * pooled) / (sizes + 3.0)
     fit = -0.5 * np.log(variances / total).sum(axis=1) + np.log(parts.sizes / parts.n_rows)

@@ -16,6 +16,7 @@ from scipy.stats import rankdata
 from scipy.stats.qmc import Halton
 
 from coterie.judged.candidates.registry import ALGORITHMS, Candidate
+from coterie.judged.features.columns import ColumnLevels, column_information, table_features
 from coterie.judged.features.measures import (
     ClusterMoments,
     centre_features,
@@ -180,6 +181,23 @@ FEATURES: dict[str, str] = {
     "columns_mattering": "effective fraction of columns in which clusters differ",
     "columns_mostly_explained": "fraction of columns with over half of their variance between clusters",
     "columns_idle": "fraction of columns that clusters explain no better than a random partition",
+    # mutual information of the partition with single columns, over the entropy of the partition
+    "told_by_best": "fraction of the partition that the best column tells",
+    "told_by_second": "the same, second best column",
+    "told_by_others": "log of one plus the sum over all columns but the best",
+    "told_by_all": "log of one plus the sum over all columns",
+    "columns_telling": "fraction of columns that tell over five percent of the partition",
+    "log_columns_telling": "log of one plus their number",
+    "told_by_best_discrete": "fraction of the partition that the best discrete column tells",
+    "told_by_discrete": "fraction of the sum over all columns that discrete columns contribute",
+    "repeated_discrete": "normalised mutual information with the most similar discrete column",
+    "repeated_column": "normalised mutual information with the most similar column",
+    "told_by_weighted": "mean over columns, weighted by how much they count in distances",
+    "latent_class_gain": "BIC gain per row and column of independent columns within clusters",
+    "latent_class_gain_relative": "the same, over the entropy of the partition",
+    "discrete_columns": "fraction of columns that are discrete",
+    "discrete_weight": "mean weight of discrete columns",
+    "log_levels": "log mean number of levels of the columns, continuous ones in bins",
 }
 """What is measured of each candidate: column -> meaning. Names are stored in the cards of judges."""
 
@@ -200,13 +218,15 @@ STEPPED: tuple[str, ...] = (
     "basins_agree",
     "normal_certainty",
     "column_top_3",
+    "told_by_all",
+    "latent_class_gain",
 )
 """Features of which the change with the number of clusters is a column too."""
 STEPS: tuple[str, ...] = (
     *(f"{name} against fewer clusters" for name in STEPPED),
     *(f"{name} with more clusters" for name in STEPPED),
 )
-VIEWS = ("standardised", "raw", "whitened", "ranks")
+VIEWS = ("standardised", "raw", "whitened", "ranks", "power", "factors")
 
 # Scored sets on disk, which judges are trained on, have their columns in this order.
 _ONE_HOT_ORDER = (
@@ -248,12 +268,12 @@ class CandidateFeatures:
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
         """Compute the features of candidates for rows (N, D) in original units."""
         space, labels = Space.of(x), _stack_labels(candidates)
-        return cls(space, tuple(candidates), partition_features(space.reference, labels), rand_indices(labels))
+        return cls(space, tuple(candidates), partition_features(space, labels), rand_indices(labels))
 
     def extended(self, others: Sequence[Candidate]) -> Self:
         """Return the same with further candidates, at least one, at the end."""
         candidates = (*self.candidates, *others)
-        new = partition_features(self.space.reference, _stack_labels(others))
+        new = partition_features(self.space, _stack_labels(others))
         agreement = rand_indices(_stack_labels(candidates), self.agreement)
         return replace(self, candidates=candidates, values=np.concatenate((self.values, new)), agreement=agreement)
 
@@ -286,13 +306,15 @@ def _stack_labels(candidates: Sequence[Candidate]) -> npt.NDArray[np.int64]:
     return np.stack([each.labels for each in candidates])
 
 
-def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Float[Singles, "R F"]:
+def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Singles, "R F"]:
     """Compute the features of R partitions of the rows; columns as in `FEATURES`.
 
     They are finite and depend neither on the scale of the rows nor on the names of the clusters.
     """
     labels = np.asarray(labels)
-    shared = geometry.cached("dataset features", lambda: dataset_features(geometry))
+    geometry = space.reference
+    levels = geometry.cached("column levels", lambda: ColumnLevels.find(space))
+    shared = geometry.cached("dataset features", lambda: dataset_features(geometry) | table_features(levels))
     table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
     for start, stop in _blocks(labels):
         parts = Partitions.from_labels(labels[start:stop])
@@ -310,6 +332,7 @@ def partition_features(geometry: Geometry, labels: Int[AnyLabels, "R N"]) -> Flo
             **shape_features(parts, moments),
             **pair_features(geometry, parts, moments),
             **column_features(geometry, parts),
+            **column_information(levels, parts),
         }
         for column, name in enumerate(FEATURES):
             table[start:stop, column] = found[name]
