@@ -33,6 +33,7 @@ from coterie.judged.features.measures import (
     size_features,
 )
 from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features, rand_indices
+from coterie.judged.features.stability import halves_agreement, stability_features
 from coterie.judged.space import Floats, Geometry, Integers, Singles, Space
 
 FEATURES: dict[str, str] = {
@@ -195,6 +196,10 @@ FEATURES: dict[str, str] = {
     "told_by_weighted": "mean over columns, weighted by how much they count in distances",
     "latent_class_gain": "BIC gain per row and column of independent columns within clusters",
     "latent_class_gain_relative": "the same, over the entropy of the partition",
+    # stability
+    "halves_agree": "adjusted Rand index of k-means on two halves of the rows, for this number of clusters",
+    "halves_agree_relative": "the same, less its largest value for any number of clusters",
+    # columns of the table, the same for all candidates
     "discrete_columns": "fraction of columns that are discrete",
     "discrete_weight": "mean weight of discrete columns",
     "log_levels": "log mean number of levels of the columns, continuous ones in bins",
@@ -314,6 +319,7 @@ def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Sin
     labels = np.asarray(labels)
     geometry = space.reference
     levels = geometry.cached("column levels", lambda: ColumnLevels.find(space))
+    stability = geometry.cached("halves", lambda: halves_agreement(geometry))
     shared = geometry.cached("dataset features", lambda: dataset_features(geometry) | table_features(levels))
     table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
     for start, stop in _blocks(labels):
@@ -333,6 +339,7 @@ def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Sin
             **pair_features(geometry, parts, moments),
             **column_features(geometry, parts),
             **column_information(levels, parts),
+            **stability_features(stability, parts),
         }
         for column, name in enumerate(FEATURES):
             table[start:stop, column] = found[name]
