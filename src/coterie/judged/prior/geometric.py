@@ -15,6 +15,7 @@ from coterie.judged.prior.sampling import (
     INTERLEAVED,
     PEAKED,
     SIZE_STYLES,
+    STANDARD,
     UNIFORM,
     Description,
     Difficulty,
@@ -357,6 +358,28 @@ def sample_geometric(n_points: int, n_features: int, max_clusters: int, rng: Rng
     transform = _sample_transform(n_features, rng, warped=warped)
     description = {"layout": layout, "warped": "yes" if warped else "no", **draft.description}
     return Draft(draft.labels, lambda spread: transform(draft.build(spread)), draft.difficulty, description)
+
+
+def sample_blobs(n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
+    """Sample Gaussian clusters in any number of columns, from touching to far apart, which people try first."""
+    few = rng.integer(2, 6) if rng.bernoulli(0.7) else rng.integer(5, 15)
+    n_clusters = min(few, limit_clusters(n_points, max_clusters, 14))
+    proportions, sizes = sample_proportions(n_clusters, rng)
+    members = assign_points(n_points, proportions, rng)
+    centres = rng.uniform(-1, 1, n_clusters, n_features) if rng.bernoulli(0.5) else rng.normal(n_clusters, n_features)
+    shape = rng.choice({"round": 0.5, "varied": 0.25, "long": 0.25})
+    deviations = rng.normal(n_points, n_features) * 0.3
+    if shape == "varied":
+        deviations = deviations * members.per_point(rng.log_uniform(0.4, 2.5, n_clusters, 1))
+    elif shape == "long":
+        mixing = rng.orthogonal(n_clusters, n_features) * rng.log_uniform(0.3, 2.0, n_clusters, n_features, 1)
+        deviations = torch.einsum("nd,nde->ne", deviations, members.per_point(mixing))
+    location = members.per_point(centres)
+    scale, offset = rng.log_scalar(0.1, 100.0) * rng.log_uniform(0.5, 2.0, n_features), 3 * rng.normal(n_features)
+    description: Description = {"layout": "blobs", "shapes": shape, "sizes": sizes}
+    return Draft(
+        members.labels, lambda spread: (location + spread * deviations + offset) * scale, STANDARD, description
+    )
 
 
 def _separate_shapes(layout: str, n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:

@@ -1,4 +1,4 @@
-"""What both halves of the prior share: random numbers, cluster sizes, and how well labels can be recovered."""
+"""What all kinds of task share: random numbers, cluster sizes, and how well labels can be recovered."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -34,6 +34,10 @@ class Rng:
     def gamma(self, concentration: Tensor) -> Tensor:
         """Sample from gamma distributions of rate one."""
         return torch._standard_gamma(concentration, generator=self.generator)
+
+    def poisson(self, rate: Tensor) -> Tensor:
+        """Sample counts from Poisson distributions."""
+        return torch.poisson(rate, generator=self.generator)
 
     def student_t(self, freedom: Float[Tensor, " N"], n_features: int) -> Float[Tensor, "N D"]:
         """Sample rows from Student's t, each with its own degrees of freedom; norms are capped at 8 per column."""
@@ -182,6 +186,8 @@ class Difficulty:
 
 PEAKED: Final = Difficulty({"clear": 0.45, "touching": 0.3, "overlapping": 0.25}, 0.6)
 """Clusters with a dense centre, which remain recognisable when they overlap."""
+STANDARD: Final = Difficulty({"clear": 0.5, "touching": 0.25, "overlapping": 0.25}, 0.1)
+"""Clusters with a dense centre, up to very far apart."""
 UNIFORM: Final = Difficulty({"clear": 0.75, "touching": 0.25}, 0.6)
 """Curves and clusters of uniform density, which are unrecognisable when they overlap."""
 INTERLEAVED: Final = Difficulty({"clear": 0.8, "touching": 0.2}, 0.3)  # nested or interleaved, maybe far apart
@@ -229,6 +235,7 @@ class Draft:
     build: Callable[[float], Float[Tensor, "N D"]]  # returns the points for a within-cluster spread; 1 is as sampled
     difficulty: Difficulty
     description: Mapping[str, float | str]
+    categories: tuple[int, ...] = ()  # columns whose values are codes of levels
 
 
 def standardise(x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
@@ -238,6 +245,19 @@ def standardise(x: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
     return centred / torch.where(scale > CONSTANT_TOLERANCE * x.abs().amax(dim=0), scale, 1.0).clamp_min(1e-30)
 
 
+def encode_categories(x: Float[Tensor, "N D"], categories: tuple[int, ...]) -> Float[Tensor, "N E"]:
+    """Scale columns without gaps; a category becomes a one-hot block with the variance of one column."""
+    if not categories:
+        return standardise(x)
+    numbers = [position for position in range(x.shape[1]) if position not in categories]
+    parts = [standardise(x[:, numbers])]
+    for position in categories:
+        block = torch.nn.functional.one_hot(x[:, position].long()).to(x.dtype)
+        block = block - block.mean(dim=0)
+        parts.append(block / block.square().mean(dim=0).sum().sqrt().clamp_min(CONSTANT_TOLERANCE))
+    return torch.cat(parts, dim=1)
+
+
 class Recoverability(NamedTuple):
     """How well nearest neighbours predict the labels of a set."""
 
@@ -245,12 +265,14 @@ class Recoverability(NamedTuple):
     worst_recall: float  # recall of the cluster that is predicted worst
 
 
-def measure_recoverability(x: Float[Tensor, "N D"], labels: Int[Tensor, " N"]) -> Recoverability:
-    """Predict labels by a weighted vote of the nearest other points, in standardised columns.
+def measure_recoverability(
+    x: Float[Tensor, "N D"], labels: Int[Tensor, " N"], categories: tuple[int, ...] = ()
+) -> Recoverability:
+    """Predict labels by a weighted vote of the nearest other points, in standardised columns and one-hot categories.
 
     The weight of the i-th neighbour is 1 / i. Only the first ``MAX_QUERIES`` points are predicted.
     """
-    x = standardise(x)
+    x = encode_categories(x, categories)
     queries, truth = x[:MAX_QUERIES], labels[:MAX_QUERIES]
     # The squared norm of the query is the same for all its neighbours and is left out.
     distance = torch.addmm(x.square().sum(dim=1), queries, x.T, alpha=-2)
@@ -282,7 +304,7 @@ def fit_spread(draft: Draft, target: Target) -> tuple[Float[Tensor, "N D"], floa
     spread = target.start
     for _ in range(MAX_TRIALS):
         x = draft.build(spread)
-        found = measure_recoverability(x, draft.labels)
+        found = measure_recoverability(x, draft.labels, draft.categories)
         hidden = found.worst_recall < MIN_RECALL * target.low
         if target.low <= found.agreement <= target.high and not hidden:
             return x, found.agreement

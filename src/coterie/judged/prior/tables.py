@@ -184,7 +184,7 @@ def sample_table(n_points: int, n_features: int, max_clusters: int, rng: Rng) ->
     fraction = rng.scalar(0, 0.7) if rng.bernoulli(0.55) else 0.0
     relevant = max(1, n_features - int(fraction * n_features))
     description["irrelevant"] = 1 - relevant / n_features
-    build = (_manifold if kind == "manifold" else _factors)(members, relevant, rng, description)
+    build = (_manifold if kind == "manifold" else sample_factors)(members, relevant, rng, description)
     noise = _irrelevant(n_points, n_features - relevant, rng, description)
     order, transforms = rng.permutation(n_features), sample_columns(n_features, rng)
     description |= {"columns": transforms.style, "kinds": ", ".join(sorted(set(transforms.kinds)))}
@@ -195,7 +195,7 @@ def sample_table(n_points: int, n_features: int, max_clusters: int, rng: Rng) ->
     return Draft(members.labels, build_table, TABULAR, description)
 
 
-def _factors(members: Memberships, n_features: int, rng: Rng, description: Description) -> Builder:
+def sample_factors(members: Memberships, n_features: int, rng: Rng, description: Description) -> Builder:
     """Class means and correlated deviations."""
     rank = rng.integer(1, min(n_features, 10))
     loadings = rng.normal(rank, n_features) * (rng.uniform(0, 1, rank, n_features) < rng.scalar(0.3, 1.0))

@@ -51,6 +51,11 @@ class SyntheticTask:
         numbered = torch.where(labels >= 0, torch.searchsorted(present, labels), NOISE)
         return replace(self, x=self.x[rows], labels=numbered)
 
+    def select(self, columns: Int[Tensor, " E"]) -> "SyntheticTask":
+        """Return the task with these columns, in this order."""
+        categories = tuple(new for new, old in enumerate(columns.tolist()) if old in self.categories)
+        return replace(self, x=self.x[:, columns], categories=categories)
+
     def largest_cluster(self) -> "SyntheticTask | None":
         """Return the largest cluster as a task of its own; None if it has fewer than 40 points."""
         members = self.labels == int(torch.bincount(self.labels[self.labels >= 0]).argmax())
