@@ -10,19 +10,23 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.preprocessing import StandardScaler
 
+from benchmarks.data.frames import Rows, encode_frame
 from benchmarks.lines import Floats, Labels
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.tables.table import format_list
+from coterie.tables.readers import read_table
+from coterie.tables.table import Table, format_list
 
 _NPZ_FOLDERS = ("clam", "tabular", "highdim")
 _BATTERIES = "clustering-data-v1"
 _FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 _IDX_UINT8 = b"\x00\x00\x08"
 _EMBEDDINGS = "emb_lite0_"
+_INDEX = "INDEX.csv"  # describes the tables beside it
 NOISE: Final = -1
 
 
@@ -240,12 +244,14 @@ class ReferenceSet:
 
     name: str
     group: str
-    X: Floats  # columns in the units of the file
+    X: Rows  # columns in the units of the file; a frame if there are categories or gaps
     references: tuple[Labels, ...]
 
     @property
     def scaled(self) -> Floats:
-        """What methods get that do not scale columns themselves: standardised real tables, all else as it is."""
+        """What methods get that do not scale columns themselves: encoded or standardised tables, all else as it is."""
+        if isinstance(self.X, pd.DataFrame):
+            return encode_frame(self.X)
         if self.group in {"tables", "highdim"}:
             scaled: Floats = StandardScaler().fit_transform(self.X)
             return scaled
@@ -278,6 +284,8 @@ def reference_set_names(group: str, batteries: Sequence[str]) -> list[str]:
         return [f"{path.parent.name}/{path.name.removesuffix('.data.gz')}" for path in paths]
     if group == "embeddings":
         return [f"embeddings/{p.stem.removeprefix(_EMBEDDINGS)}" for p in sorted(root.glob(f"{_EMBEDDINGS}*.npz"))]
+    if group == "mixed":
+        return [f"mixed/{path.stem}" for path in sorted((root / group).glob("*.csv")) if path.name != _INDEX]
     return table_names({"tables": "tabular", "highdim": "highdim"}[group])
 
 
@@ -291,9 +299,23 @@ def load_reference_set(group: str, name: str, n_classes: int, seed: int) -> Refe
             chosen = np.random.default_rng(seed).choice(np.unique(y), n_classes, replace=False)
             rows = np.isin(y, chosen)
             return ReferenceSet(name, group, archive["Xq"][rows] * np.float64(archive["scale"]), (y[rows],))
+    if group == "mixed":
+        return _read_mixed(data_folder(name) / f"{name}.csv", name)
     dataset = load_benchmark(name)
     references: tuple[Labels, ...] = (dataset.y,)
     if group == "batteries":
         paths = sorted((data_folder(name) / _BATTERIES / folder).glob(f"{stem}.labels*.gz"))
         references = tuple(_battery_labels(path) for path in paths)
     return ReferenceSet(name, group, dataset.X.astype(np.float64), references)
+
+
+def _read_mixed(path: Path, name: str) -> ReferenceSet:
+    """Read a table with text columns and gaps as the command does; the last column has the classes."""
+    table = read_table(path)
+    last = table.n_columns - 1
+    classes = np.unique(table.column(last).astype(str), return_inverse=True)[1]
+    return ReferenceSet(name, "mixed", _to_frame(table.select(range(last))), (classes,))
+
+
+def _to_frame(table: Table) -> pd.DataFrame:
+    return pd.DataFrame({name: pd.Series(table.column(i)) for i, name in enumerate(table.names)})

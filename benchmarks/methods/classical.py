@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sklearn.cluster import (
     HDBSCAN,
     AffinityPropagation,
@@ -23,6 +24,8 @@ from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.mixture import GaussianMixture
 from sklearn.neighbors import NearestNeighbors
 
+from benchmarks.baselines.kprototypes import k_prototypes
+from benchmarks.data.frames import Rows, split_columns
 from benchmarks.data.tables import NOISE
 from benchmarks.lines import Floats, Labels
 from coterie import Coterie
@@ -47,16 +50,16 @@ def cluster_given_k(method: str, x: npt.NDArray[Any], k: int, seed: int = 0, **s
     return labels
 
 
-def kmeans_silhouette(X: Floats, seed: int, *, max_clusters: int, search_rows: int) -> Labels:
+def kmeans_silhouette(X: Floats, seed: int, *, max_clusters: int, search_rows: int, n_init: int = 10) -> Labels:
     """k-means with the k of the best silhouette; k is chosen on a random sample of a large table."""
     rows = _sample(X, seed, search_rows)
     distances = pairwise_distances(rows)
     silhouettes = {}
     for k in _candidate_ks(rows, max_clusters):
-        labels = KMeans(k, n_init=10, random_state=seed).fit_predict(rows)
+        labels = KMeans(k, n_init=n_init, random_state=seed).fit_predict(rows)
         if 2 <= len(np.unique(labels)) < len(rows):
             silhouettes[k] = silhouette_score(distances, labels, metric="precomputed")
-    return kmeans(X, seed, max(silhouettes, key=silhouettes.__getitem__), n_init=10)
+    return kmeans(X, seed, max(silhouettes, key=silhouettes.__getitem__), n_init=n_init)
 
 
 def gmm_bic(X: Floats, seed: int, *, max_clusters: int, search_rows: int) -> Labels:
@@ -136,9 +139,15 @@ def genie(X: Floats, _seed: int, k: int) -> Labels:
     return labels
 
 
-def coterie(X: Floats, seed: int, *, effort: Any, judge: str) -> Found:
+def kprototypes(X: Rows, seed: int, k: int, *, gamma: float, n_init: int) -> Labels:
+    """k-prototypes on standardised numbers and categories, where a gap is a category."""
+    numbers, codes, _ = split_columns(pd.DataFrame(X))
+    return k_prototypes(numbers, codes + 1, k, gamma=gamma, n_init=n_init, seed=seed)
+
+
+def coterie(X: Rows, seed: int, *k: int, judge: str, **settings: Any) -> Found:
     """The default method of this package."""
-    model = Coterie(effort=effort, weights=judge, random_state=seed).fit(X)
+    model = Coterie(*k, weights=judge, random_state=seed, **settings).fit(X)
     return model.labels_, model.confidence_
 
 
@@ -146,7 +155,7 @@ FITS: Final[dict[str, Callable[..., Found]]] = {
     function.__name__: function
     for function in (
         *(affinity_propagation, coterie, evoc, fast_hdbscan, genie, gmm, gmm_bic, hdbscan, kmeans, kmeans_silhouette),
-        *(mean_shift, spectral, ward),
+        *(kprototypes, mean_shift, spectral, ward),
     )
 }
 """From rows and a seed, and k if it is given, to a partition."""

@@ -26,8 +26,9 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from sklearn.datasets import make_blobs
 
+from benchmarks.data.frames import Rows
 from benchmarks.data.tables import NOISE, ReferenceSet, load_reference_set, reference_set_names
-from benchmarks.lines import Floats, Labels, Line, Settings, library_versions, record
+from benchmarks.lines import Labels, Line, Settings, library_versions, record
 from benchmarks.methods.classical import FITS, Found, noise_to_nearest, split_confidence
 from benchmarks.suite import Job, Spec, Suite
 from coterie.base import one_thread
@@ -51,7 +52,8 @@ class Method:
     max_rows: int | None = None
     seconds: int = 120  # processor seconds after which a fit is stopped
     package: str = "scikit-learn"
-    scales_columns: bool = False  # whether it gets the columns in their own units where others get them standardised
+    scales_columns: bool = False  # whether it gets the columns as they are where others get them standardised
+    data: Sequence[str] = ("",)  # how the names of the sets begin that it is for
 
     @property
     def packages(self) -> dict[str, str]:
@@ -61,7 +63,11 @@ class Method:
         except PackageNotFoundError:
             return {}
 
-    def __call__(self, X: Floats, seed: int, *k: int) -> Found:
+    def is_for(self, name: str) -> bool:
+        """Whether a set is one that it is for."""
+        return name.startswith(tuple(self.data))
+
+    def __call__(self, X: Rows, seed: int, *k: int) -> Found:
         """Fit."""
         return FITS[self.fit](X, seed, *k, **self.settings)
 
@@ -94,7 +100,7 @@ class Worker:
     _process: multiprocessing.process.BaseProcess | None = None
     _connection: Connection | None = None
 
-    def ask(self, X: Floats, seed: int, given: Sequence[GivenK]) -> Answer:
+    def ask(self, X: Rows, seed: int, given: Sequence[GivenK]) -> Answer:
         """Cluster the rows once for each k."""
         connection = self._connection or self._start()
         connection.send((X, seed, given))
@@ -165,6 +171,7 @@ def fits(suite: Suite) -> Iterator[Job]:
         lines = [
             record(suite["suite"], name, method.name, seed, _settings(group, method))
             for group, name in sets
+            if method.is_for(name)
             for seed in method.seeds
         ]
         yield Job(lines, partial(_measure, method, partial(load_reference_set, **options)))
@@ -185,22 +192,28 @@ def _measure(method: Method, load: Callable[[str, str], ReferenceSet], pending: 
         worker.stop()
 
 
-def fit_set(blank: Line, one: ReferenceSet, method: Method, ask: Callable[..., Answer]) -> Line:
-    """Cluster a set; `ask` takes rows, seed and the values of k, as `Worker.ask`."""
+def fit_set(
+    blank: Line,
+    one: ReferenceSet,
+    method: Method,
+    ask: Callable[..., Answer],
+    examine: Callable[[ReferenceSet, Labels], dict[str, float]] = lambda *_: {},
+) -> Line:
+    """Cluster a set; `ask` takes rows, seed and the values of k, as `Worker.ask`; `examine` adds metrics of its own."""
     n, d = one.X.shape
     blank = blank | {"n": n, "d": d, "k": one.ks[0], "versions": library_versions() | method.packages}
     if method.max_rows is not None and n > method.max_rows:
         return blank | {"note": f"not run: more than {method.max_rows:,} rows"}
-    X = one.X if method.scales_columns else one.scaled
+    scaled = one.scaled
     ks = sorted(set(one.ks))
     given: list[GivenK] = [(k,) for k in ks] if method.given_k else [()]
-    answer = ask(X, blank["seed"], given)
+    answer = ask(one.X if method.scales_columns else scaled, blank["seed"], given)
     if answer.failure:
         return blank | {"note": answer.failure}
     partitions = [answer.partitions[ks.index(k) if method.given_k else 0] for k in one.ks]
     score = one.agreement(partitions)
     labels = partitions[one.ks.index(score.k)]
-    assigned = one.agreement([noise_to_nearest(X, each) for each in partitions])
+    assigned = one.agreement([noise_to_nearest(scaled, each) for each in partitions])
     metrics = {
         "ari": round(score.ari, 6),
         "nmi": round(score.nmi, 6),
@@ -212,4 +225,5 @@ def fit_set(blank: Line, one: ReferenceSet, method: Method, ask: Callable[..., A
     }
     if answer.confidence is not None:
         metrics["confidence"] = round(answer.confidence, 6)
+    metrics |= examine(one, labels)
     return blank | {"metrics": metrics, "k": score.k, "seconds": round(answer.seconds, 4)}

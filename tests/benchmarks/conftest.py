@@ -38,6 +38,11 @@ def _write_tables(folder: Path, rng: np.random.Generator) -> None:
         (folder / group).mkdir(parents=True)
         for name in names:
             np.savez(folder / group / f"{name}.npz", X=X, y=y)
+    (folder / "mixed").mkdir()
+    rows = [
+        f"{value:.2f},{'' if number % 5 == 0 else 'ab'[number % 2]},{y[number]}" for number, value in enumerate(X[:, 0])
+    ]
+    (folder / "mixed" / "tiny.csv").write_text("\n".join(["size,colour,class", *rows]))
     battery = folder / "clustering-data-v1" / "fcps"
     battery.mkdir(parents=True)
     with gzip.open(battery / "tiny.data.gz", "wt") as file:

@@ -36,7 +36,7 @@ def test_a_suite_runs_and_resumes(name: str, tmp_path: Path, capsys: pytest.Capt
     assert lines, capsys.readouterr().out
     recorded = read_lines(load_suite(name).results)
     for line in lines:
-        assert line.keys() in [other.keys() for other in recorded], sorted(line)
+        assert not recorded or line.keys() in [other.keys() for other in recorded], sorted(line)
         assert line["commit"]
         assert line["versions"]
     before = suite.results.read_text()
