@@ -32,9 +32,8 @@ from coterie.methods import Method, get_methods
 from coterie.pretrained.registry import file_digest, load_pretrained, pretrained_path
 from coterie.progress import Callback, Progress, format_seconds
 from coterie.recipes import Recipe, read_recipe, run_recipe, training_seconds
-from coterie.report.data import take_rows
 from coterie.tables.readers.images import read_image_classes
-from coterie.tables.table import Array, Table
+from coterie.tables.table import Array, Table, take_rows
 from coterie.training.loop import TrainConfig
 from coterie.training.state import open_run
 

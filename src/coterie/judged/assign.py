@@ -18,7 +18,6 @@ from coterie.judged.candidates.mixed import LevelIndicators, MixedMoments, mixed
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.space import Floats, Geometry, Labels, Singles, Space
 from coterie.judged.views import View
-from coterie.tables.encoder import TableEncoder
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -28,7 +27,6 @@ _TINY = float(np.finfo(np.float64).tiny)
 _OUTLIER_NEIGHBOURS = 6  # the row itself included
 _OUTLIER_FENCE = 3.0  # interquartile ranges above the upper quartile
 _BLOCK_ROWS = 1 << 16
-_MAX_LOG_SCALE = 200.0  # beyond, the ratio of two columns' scales makes no difference
 
 
 @final
@@ -287,15 +285,6 @@ def assign(x: Floats, assigner: Assigner, outliers: Outliers | None, order: Labe
 def blocks(n: int) -> list[slice]:
     """Return the slices of rows that are assigned at once."""
     return [slice(start, min(n, start + _BLOCK_ROWS)) for start in range(0, max(n, 1), _BLOCK_ROWS)]
-
-
-def relative_scales(table: TableEncoder) -> Floats:
-    """Return the scale of each encoded column over that of the median number, which categories get."""
-    numbers = np.log(table.numbers.scales)  # a quotient of huge and tiny scales would overflow
-    usual = float(np.median(numbers)) if numbers.size else 0.0
-    scales = iter(numbers.tolist())
-    units = [usual if feature.kind == "category" else next(scales) for feature in table.features]
-    return np.exp(np.clip(np.array(units) - usual, -_MAX_LOG_SCALE, _MAX_LOG_SCALE))
 
 
 def encoded_means(encoded: Singles, labels: Labels, n_clusters: int) -> Singles:

@@ -158,13 +158,6 @@ def sample_rows(n: int, at_most: int) -> NDArray[np.int64]:
     return np.sort(np.random.default_rng(SEED).choice(n, at_most, replace=False))
 
 
-def take_rows(table: Table, rows: NDArray[np.int64]) -> Table:
-    """Return a table of some of the rows."""
-    if table.block is not None:
-        return replace(table, block=table.block[rows], extra_columns={})
-    return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns={})
-
-
 def format_mean(feature: Feature, mean: float, spread: float) -> str:
     """Format the mean of a feature: as a percentage for proportions, otherwise in the units of the table."""
     if feature.kind in PROPORTIONS:

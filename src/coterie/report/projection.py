@@ -8,11 +8,11 @@ from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 
 from coterie.base import BaseClusterer, FitDescription
-from coterie.report.data import OUTLIER, SEED, ClusteringData, sample_rows, take_rows
+from coterie.report.data import OUTLIER, SEED, ClusteringData, sample_rows
 from coterie.report.formatting import Colour, format_percent
 from coterie.report.images import indexed_png
 from coterie.report.sections import Axis, axis_over
-from coterie.tables.table import Table
+from coterie.tables.table import Table, take_rows
 
 MAP_ROWS = 5_000
 TSNE_ROWS = 2_000  # most points of a t-SNE map, which takes seconds to compute

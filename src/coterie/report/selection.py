@@ -10,9 +10,10 @@ from scipy.optimize import linear_sum_assignment
 from scipy.special import logit
 
 from coterie.base import Selection
-from coterie.report.data import OUTLIER, ClusteringData, take_rows
+from coterie.report.data import OUTLIER, ClusteringData
 from coterie.report.formatting import format_percent, plural
 from coterie.report.sections import Axis, axis_over
+from coterie.tables.table import take_rows
 
 SHORTLIST = 10
 # Family, and so colour, of an algorithm by a word in its name; others are of the family "other".

@@ -5,9 +5,10 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 
 import numpy as np
@@ -21,11 +22,12 @@ Floats: TypeAlias = npt.NDArray[np.float64]
 Counts: TypeAlias = npt.NDArray[np.int64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 Scaling: TypeAlias = Literal["robust", "standard", "none"]
+Missing: TypeAlias = Literal["fill", "keep", "indicate"]
 
 MISSING_LEVEL = "(missing)"
 MAX_LEVELS = 50
 FAR = 5.0  # robust scaling compresses values that are more than this many deviations from the centre
-_SCALING = Choice(*get_args(Scaling))
+_SCALING, _MISSING = Choice(*get_args(Scaling)), Choice(*get_args(Missing))
 _LARGEST = 1e15  # the squares of encoded values must be finite in float32
 _ELEMENTS_PER_BATCH = 2**21
 _WINSORISED_FRACTION = 100
@@ -62,7 +64,10 @@ class NumberColumns:
 @final
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A text column: its levels (None for missing), their proportions in `fit`, and the scale of its features."""
+    """A text column: its levels (None for missing), their proportions in `fit`, and the scale of its features.
+
+    Missing values are no level if they are kept as NaN.
+    """
 
     position: int
     levels: tuple[str | None, ...]
@@ -72,21 +77,22 @@ class CategoryColumn:
 
     @property
     def is_constant(self) -> bool:
-        """Whether every row has the same level."""
-        return len(self.levels) == 1
+        """Whether all rows that have a level have the same."""
+        return len(self.levels) <= 1
 
     @property
     def is_missing(self) -> bool:
         """Whether every value is missing."""
-        return self.levels == (None,)
+        return set(self.levels) <= {None}
 
-    def encode(self, column: Array) -> npt.NDArray[np.float32]:
-        """Return (indicator - offset) / scale per level, all zeros for unknown levels."""
-        # One row per level, and a last one, of zeros, for unknown levels.
-        rows = np.vstack([(np.eye(len(self.levels)) - np.array(self.offsets)) / self.scale, np.zeros(len(self.levels))])
-        code = {level: i for i, level in enumerate(self.levels)}
+    def encode(self, column: Array, missing: float) -> npt.NDArray[np.float32]:
+        """Return (indicator - offset) / scale per level, zeros for unknown levels, `missing` if that is no level."""
+        n_levels = len(self.levels)
+        known = (np.eye(n_levels) - np.array(self.offsets)) / self.scale
+        rows = np.vstack([known, np.full(n_levels, missing), np.zeros(n_levels)]).astype(np.float32)
+        code = {None: n_levels} | {level: i for i, level in enumerate(self.levels)}
         codes = np.fromiter((code.get(text, -1) for text in _to_texts(column)), dtype=np.intp, count=len(column))
-        return rows.astype(np.float32)[codes]
+        return rows[codes]
 
 
 @final
@@ -100,12 +106,15 @@ class TableEncoder:
         "standard" scales each number column to mean 0 and standard deviation 1. "robust" computes both after
         winsorising 1 % of the values on each side, and compresses values beyond 5 deviations logarithmically.
         "none" leaves numbers unchanged.
+    missing : {"fill", "keep", "indicate"}
+        "fill" replaces missing and infinite numbers by the median of the column, and makes missing categories a level
+        of their own. "keep" encodes both as NaN: all levels of a missing category are NaN. "indicate" encodes missing
+        numbers as NaN and adds a feature, 1 where the number is missing; missing categories are a level.
 
     Notes
     -----
-    Missing and infinite numbers become the median of the column. A category becomes one feature per level; together
-    these have the variance of one standardised column. Booleans become 0 and 1, dates seconds since 1970. Constant
-    columns are left out, unless all are constant.
+    A category becomes one feature per level; together these have the variance of one standardised column. Booleans
+    become 0 and 1, dates seconds since 1970. Constant columns are left out, unless all are constant.
 
     The encoder is immutable: `fit` returns a fitted one.
 
@@ -126,27 +135,39 @@ class TableEncoder:
     numbers: NumberColumns = NumberColumns()
     categories: tuple[CategoryColumn, ...] = ()
     notes: tuple[str, ...] = ()
+    missing: Missing = "fill"
+    indicators: NumberColumns = NumberColumns()  # of missing values: 1 where the column at this position has none
 
     def __post_init__(self) -> None:
         check_parameter("scaling", self.scaling, _SCALING)
+        check_parameter("missing", self.missing, _MISSING)
 
-    def fit(self, table: Table) -> "TableEncoder":
-        """Return an encoder fitted to the columns of this table."""
-        kinds = table.kinds
-        positions = [i for i, kind in enumerate(kinds) if kind != "category"]
+    def fit(self, table: Table, *, leave_out: Collection[str] = ()) -> "TableEncoder":
+        """Return an encoder fitted to the columns of this table, except those to leave out."""
+        kinds, unscaled = table.kinds, self.scaling == "none"
+        used = [i for i, name in enumerate(table.names) if name not in leave_out]
+        if not used:
+            raise TableError(f"All columns of {table.source} are left out. Leave fewer out.")
+        positions = [i for i in used if kinds[i] != "category"]
         winsorised = np.array([self.scaling == "robust" and kinds[i] == "number" for i in positions], dtype=np.bool_)
         summary = summarise(_select_numbers(table, positions), winsorised)
         categories = [
-            _fit_category(table.column(i), i, table.names[i], scaled=self.scaling != "none")
-            for i, kind in enumerate(kinds)
-            if kind == "category"
+            _fit_category(table.column(i), i, table.names[i], scaled=not unscaled, with_missing=self.missing != "keep")
+            for i in used
+            if kinds[i] == "category"
         ]
-        varied = not summary.constant.all() or any(not category.is_constant for category in categories)
+        indicators = NumberColumns()
+        if self.missing == "indicate":
+            indicators = _fit_indicators(positions, 1 - summary.present / table.n_rows, scaled=not unscaled)
+        varied = (
+            not summary.constant.all()
+            or any(not category.is_constant for category in categories)
+            or bool(indicators.positions)
+        )
         kept_numbers = np.flatnonzero((summary.present > 0) & ~(summary.constant & varied))
         kept_categories = [c for c in categories if not c.is_missing and not (c.is_constant and varied)]
-        if not len(kept_numbers) and not kept_categories:
+        if not len(kept_numbers) and not kept_categories and not indicators.positions:
             raise TableError(f"Every value of every column is missing in {table.source}. There is nothing to cluster.")
-        unscaled = self.scaling == "none"
         if unscaled:
             _check_size(summary.largest.max(initial=0.0))
         numbers = NumberColumns(
@@ -156,19 +177,31 @@ class TableEncoder:
             scales=tuple([1.0] * len(kept_numbers) if unscaled else summary.scale[kept_numbers].tolist()),
             fills=tuple(summary.median[kept_numbers].tolist()),
         )
-        notes = tuple(_describe_columns(table, positions, summary, categories, varied=varied))
-        return TableEncoder(self.scaling, table.names, table.named, numbers, tuple(kept_categories), notes)
+        fitted = replace(
+            self,
+            names=table.names,
+            named=table.named,
+            numbers=numbers,
+            categories=tuple(kept_categories),
+            indicators=indicators,
+        )
+        notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
+        if len(used) < table.n_columns:
+            left_out = [name for name in table.names if name in leave_out]
+            notes = chain([f"left out, as asked for: {format_list(left_out)}"], notes)
+        return replace(fitted, notes=tuple(notes))
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
-        """Encode rows as a finite float32 matrix (n, D); levels not seen in `fit` become zeros."""
+        """Encode rows as a float32 matrix (n, D), finite unless missing values are kept; unseen levels become zeros."""
         table = self._match_columns(table)
         encoded = np.zeros((table.n_rows, len(self.features)), dtype=np.float32)
         numbers = self.numbers
         if numbers.positions:
             self._check_kinds(table)
             block = _select_numbers(table, numbers.positions)
-            fill, centre, scale = map(np.array, (numbers.fills, numbers.centres, numbers.scales))
-            step = max(1, _ELEMENTS_PER_BATCH // (8 * len(fill)))
+            centre, scale = np.array(numbers.centres), np.array(numbers.scales)
+            fill = np.array(numbers.fills) if self.missing == "fill" else np.full(len(scale), np.nan)
+            step = max(1, _ELEMENTS_PER_BATCH // (8 * len(scale)))
             for start in range(0, len(block), step):
                 z = block[start : start + step].astype(np.float64)
                 missing = ~np.isfinite(z)
@@ -179,12 +212,15 @@ class TableEncoder:
                 with np.errstate(over="ignore"):
                     z = _transform_far(z / (0.5 * scale), self._compressed, np.log1p)
                 if self.scaling == "none":
-                    _check_size(np.abs(z).max(initial=0.0))
+                    _check_size(np.abs(z).max(initial=0.0, where=~np.isnan(z)))
                 else:  # rows that come after `fit` may be arbitrarily far away
                     z = np.clip(z, -_LARGEST, _LARGEST)
                 encoded[start : start + step, self._number_slots] = z
         for category, slots in self._category_slots:
-            encoded[:, slots] = category.encode(table.column(category.position))
+            gap = 0.0 if self.missing == "fill" else np.nan
+            encoded[:, slots] = category.encode(table.column(category.position), gap)
+        for position, share, deviation, slot in self._indicator_slots:
+            encoded[:, slot] = (~np.isfinite(_to_floats(table.column(position))) - share) / deviation
         return encoded
 
     def inverse_transform(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -199,6 +235,8 @@ class TableEncoder:
             decoded[:, slots] = expanded * self.numbers.scales + self.numbers.centres
         for category, levels in self._category_slots:
             decoded[:, levels] = np.clip(Z[:, levels] * category.scale + category.offsets, 0.0, 1.0)
+        for _, share, deviation, slot in self._indicator_slots:
+            decoded[:, slot] = np.clip(Z[:, slot] * deviation + share, 0.0, 1.0)
         return decoded
 
     def inverse(self, Z: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -211,7 +249,7 @@ class TableEncoder:
         table = self._match_columns(table)
         lines = []
         for category in self.categories:
-            known = set(category.levels)
+            known = set(category.levels) if self.missing == "fill" else {*category.levels, None}
             unseen = [text for text in _to_texts(table.column(category.position)) if text not in known]
             if unseen:
                 levels = format_list(sorted({MISSING_LEVEL if text is None else text for text in unseen}), 5)
@@ -227,6 +265,10 @@ class TableEncoder:
         by_position: dict[int, list[Feature]] = {}
         for position, kind in zip(self.numbers.positions, self.numbers.kinds, strict=True):
             by_position[position] = [Feature(self.names[position], self.names[position], kind)]
+        for position in self.indicators.positions:
+            column = self.names[position]
+            indicator = Feature(f"{column} is missing", column, "category", MISSING_LEVEL)
+            by_position.setdefault(position, []).append(indicator)
         for category in self.categories:
             column = self.names[category.position]
             levels = [MISSING_LEVEL if level is None else level for level in category.levels]
@@ -242,11 +284,14 @@ class TableEncoder:
     def from_card(card: Mapping[str, Any]) -> "TableEncoder":
         """Return the encoder that `to_card` wrote."""
         expected = {field.name for field in fields(TableEncoder)}
-        if set(card) != expected:
+        if not expected - {"missing", "indicators"} <= set(card) <= expected:  # version 0.2 did not have these two
             raise InputError(f"The card of the encoder has the keys {sorted(card)}; expected {sorted(expected)}.")
-        numbers = NumberColumns(**_with_tuples(card["numbers"]))
-        categories = [CategoryColumn(**_with_tuples(item)) for item in card["categories"]]
-        return TableEncoder(**_with_tuples({**card, "numbers": numbers, "categories": categories}))
+        columns = {
+            "numbers": NumberColumns(**_with_tuples(card["numbers"])),
+            "categories": [CategoryColumn(**_with_tuples(item)) for item in card["categories"]],
+            "indicators": NumberColumns(**_with_tuples(card.get("indicators", {}))),
+        }
+        return TableEncoder(**_with_tuples({**card, **columns}))
 
     @cached_property
     def _compressed(self) -> npt.NDArray[np.bool_]:
@@ -255,7 +300,7 @@ class TableEncoder:
     @cached_property
     def _number_slots(self) -> npt.NDArray[np.intp] | slice:
         """Positions of the number columns in the encoded matrix; for speed a slice if there are no others."""
-        if not self.categories:
+        if not self.categories and not self.indicators.positions:
             return slice(None)
         return np.flatnonzero([feature.kind != "category" for feature in self.features])
 
@@ -265,6 +310,13 @@ class TableEncoder:
         columns = [feature.column for feature in self.features]
         starts = [columns.index(self.names[category.position]) for category in self.categories]
         return [(c, slice(start, start + len(c.levels))) for c, start in zip(self.categories, starts, strict=True)]
+
+    @cached_property
+    def _indicator_slots(self) -> list[tuple[int, float, float, int]]:
+        """The position in the table, centre, scale and position in the encoded matrix of each indicator."""
+        indicators, columns = self.indicators, [(feature.column, feature.level) for feature in self.features]
+        slots = [columns.index((self.names[position], MISSING_LEVEL)) for position in indicators.positions]
+        return list(zip(indicators.positions, indicators.centres, indicators.scales, slots, strict=True))
 
     def _match_columns(self, table: Table) -> Table:
         """Return the table with its columns in the order of `fit`: by name if both have names."""
@@ -344,8 +396,21 @@ def _to_texts(column: Array) -> list[str | None]:
     return [str(value) for value in column.tolist()]
 
 
-def _fit_category(column: Array, position: int, name: str, *, scaled: bool) -> CategoryColumn:
+def _fit_indicators(positions: Sequence[int], shares: Floats, *, scaled: bool) -> NumberColumns:
+    """Return indicators of missing values for the columns that have some, given their share of missing values."""
+    incomplete = np.flatnonzero((shares > 0) & (shares < 1)).tolist()
+    return NumberColumns(
+        positions=tuple(positions[i] for i in incomplete),
+        kinds=tuple("boolean" for _ in incomplete),
+        centres=tuple(float(shares[i]) if scaled else 0.0 for i in incomplete),
+        scales=tuple(math.sqrt(shares[i] * (1 - shares[i])) if scaled else 1.0 for i in incomplete),
+    )
+
+
+def _fit_category(column: Array, position: int, name: str, *, scaled: bool, with_missing: bool) -> CategoryColumn:
     counts = Counter(column.tolist())
+    if not with_missing:
+        del counts[None]
     texts = sorted(level for level in counts if level is not None)
     if len(texts) > MAX_LEVELS:
         raise TableError(
@@ -353,7 +418,7 @@ def _fit_category(column: Array, position: int, name: str, *, scaled: bool) -> C
             f"{MAX_LEVELS}. Leave it out (--drop {name!r}), or use it as row ids (--id {name!r})."
         )
     levels = (*texts, None) if None in counts else tuple(texts)
-    shares = tuple(counts[level] / len(column) for level in levels)
+    shares = tuple(counts[level] / counts.total() for level in levels)
     variance = sum(share * (1 - share) for share in shares)
     return CategoryColumn(
         position=position,
@@ -451,11 +516,17 @@ def _transform_far(z: Floats, compressed: Flags, function: np.ufunc) -> Floats:
 
 
 def _describe_columns(
-    table: Table, positions: list[int], summary: NumberSummary, categories: list[CategoryColumn], *, varied: bool
+    table: Table,
+    positions: list[int],
+    summary: NumberSummary,
+    categories: list[CategoryColumn],
+    *,
+    missing: Missing,
+    varied: bool,
 ) -> Iterator[str]:
     """Yield the decisions of `fit` that the user may want to know, one line each."""
     names = np.array([table.names[i] for i in positions], dtype=object)
-    yield from _describe_missing(table, names, summary, categories)
+    yield from _describe_missing(table, positions, summary, categories, missing)
     constant = [*names[summary.constant & (summary.present > 0)]]
     constant += [table.names[c.position] for c in categories if c.is_constant and not c.is_missing]
     if not varied:
@@ -469,7 +540,7 @@ def _describe_columns(
         if len(rest := far[_MAX_LINES:]):
             shown += f", and {len(rest)} more columns {summary.far[rest].sum()}"
         yield f"extreme values compressed (count per column): {shown}"
-    if dates := [name for name, kind in zip(table.names, table.kinds, strict=True) if kind == "date"]:
+    if dates := [table.names[i] for i in positions if table.kinds[i] == "date"]:
         yield f"dates, converted to seconds since 1970: {format_list(dates)}"
     if table.n_rows >= _MIN_ROWS_OF_IDS:
         yield from _describe_ids(
@@ -478,24 +549,47 @@ def _describe_columns(
 
 
 def _describe_missing(
-    table: Table, names: npt.NDArray[np.object_], summary: NumberSummary, categories: Sequence[CategoryColumn]
+    table: Table,
+    positions: Sequence[int],
+    summary: NumberSummary,
+    categories: Sequence[CategoryColumn],
+    missing: Missing,
 ) -> Iterator[str]:
-    n_missing = table.n_rows - summary.present
-    incomplete = np.flatnonzero((n_missing > 0) & (summary.present > 0))
-    for i in incomplete[:_MAX_LINES]:
+    counts = dict(zip(positions, (table.n_rows - summary.present).tolist(), strict=True))
+    if missing == "keep":
+        counts |= {c.position: sum(text is None for text in table.column(c.position)) for c in categories}
+    incomplete = [position for position in sorted(counts) if 0 < counts[position] < table.n_rows]
+    medians = dict(zip(positions, summary.median.tolist(), strict=True))
+    for position in incomplete[:_MAX_LINES]:
+        kind = table.kinds[position]
+        infinite = " or infinite" if kind == "number" else ""
+        consequence = {
+            "fill": f", filled with the median {_format_value(medians.get(position, math.nan), kind)}",
+            "keep": " and are ignored",
+            "indicate": ", which is a feature of its own",
+        }[missing]
         yield (
-            f"column {names[i]!r}: {n_missing[i]} of {table.n_rows} values are missing or infinite, "
-            f"filled with the median {summary.median[i]:.6g}"
+            f"column {table.names[position]!r}: {counts[position]} of {table.n_rows} values are missing{infinite}"
+            f"{consequence}"
         )
-    if len(rest := incomplete[_MAX_LINES:]):
-        yield f"{len(rest)} more columns have {n_missing[rest].sum()} missing values, filled with medians"
+    if rest := incomplete[_MAX_LINES:]:
+        handled = {"fill": "filled with medians", "keep": "which are ignored", "indicate": "one more feature each"}
+        n_missing = sum(counts[position] for position in rest)
+        yield f"{len(rest)} more columns have {n_missing} missing values, {handled[missing]}"
     for category in categories:
         if None in category.levels and not category.is_missing:
             name, count = table.names[category.position], round(category.shares[-1] * table.n_rows)
             yield f"column {name!r}: {count} missing values form a category of their own"
-    empty = [*names[summary.present == 0], *(table.names[c.position] for c in categories if c.is_missing)]
-    if empty:
+    empty = [table.names[position] for position, present in zip(positions, summary.present, strict=True) if not present]
+    if empty := [*empty, *(table.names[c.position] for c in categories if c.is_missing)]:
         yield f"left out, since all values are missing: {format_list(empty)}"
+
+
+def _format_value(value: float, kind: ColumnKind) -> str:
+    """Format a number as in the table; dates without a time of day that is midnight."""
+    if kind != "date":
+        return f"{value:.6g}"
+    return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00").replace("T", " ")
 
 
 def _describe_ids(table: Table, complete: Sequence[int], categories: Sequence[CategoryColumn]) -> Iterator[str]:

@@ -112,6 +112,13 @@ class Table:
         return replace(self, names=names, block=self.block[:, list(positions)], image=None)
 
 
+def take_rows(table: Table, rows: npt.NDArray[np.int64]) -> Table:
+    """Return a table of some of the rows."""
+    if table.block is not None:
+        return replace(table, block=table.block[rows], extra_columns={})
+    return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns={})
+
+
 def _read_only(values: Array) -> Array:
     view = values.view()
     view.flags.writeable = False
@@ -435,11 +442,16 @@ def _find_column(table: Table, name: str, others: Sequence[str] = ()) -> int:
     position = column_position(table, name)
     if position is not None:
         return position
+    raise unknown_column(table, name, others)
+
+
+def unknown_column(table: Table, name: str, others: Sequence[str] = ()) -> TableError:
+    """Return the error that no column of a table, and none of the others, is called like this; list similar names."""
     known = (*others, *table.names)
     by_lowered = {other.lower(): other for other in known}
     close = [by_lowered[match] for match in difflib.get_close_matches(name.strip().lower(), by_lowered, n=3)]
     hint = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
-    raise TableError(f"No column of {table.source} is called {name!r}.{hint} Columns: {format_list(known, 30)}.")
+    return TableError(f"No column of {table.source} is called {name!r}.{hint} Columns: {format_list(known, 30)}.")
 
 
 def _take_aside(table: Table, name: str | None, excluded: set[int]) -> tuple[str | None, Array | None]:

@@ -1,0 +1,198 @@
+"""From tables to rows: missing values filled in from similar rows, scales, columns and their weights."""
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.impute import KNNImputer
+
+from coterie.errors import InputError, TableError
+from coterie.judged import preparation
+from coterie.judged.preparation import Imputer, Preparation
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Table, as_table, take_rows, text_column
+
+Floats = npt.NDArray[np.float64]
+
+
+def prepare(table: Table, **settings: object) -> Preparation:
+    return Preparation.fit(table, np.arange(table.n_rows), **settings)  # type: ignore[arg-type]  # by keyword
+
+
+def mixed_table(n: int = 60, seed: int = 0) -> Table:
+    """Two groups in two numbers, a category and a date; one value in eight is missing."""
+    rng = np.random.default_rng(seed)
+    truth = np.arange(n) % 2
+    gap = rng.random((4, n)) < 0.125
+    numbers = np.where(gap[:2], np.nan, 6.0 * truth + rng.normal(size=(2, n)))
+    plan = [None if g else ("basic", "gold")[t] for g, t in zip(gap[2], truth, strict=True)]
+    day = np.datetime64("2020-01-01", "us") + (1000 * truth + rng.integers(9, size=n)).astype("timedelta64[D]")
+    day[gap[3]] = np.datetime64("NaT")
+    return Table(("age", "income", "plan", "day"), (*numbers, text_column(plan), day))
+
+
+def test_values_missing_from_clear_groups_are_filled_from_their_group() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat([0, 1, 2], 40)
+    X = 10.0 * np.eye(3)[truth] + rng.normal(size=(120, 3))
+    gaps = rng.choice(120, 10, replace=False), rng.integers(3, size=10)
+    complete = X[gaps]
+    X[gaps] = np.nan
+    prepared = prepare(as_table(X))
+    decoded = prepared.encoder.inverse_transform(prepared.encode(as_table(X)))
+    assert np.abs(decoded[gaps] - complete).max() < 3.5
+
+
+def test_missing_categories_are_filled_with_the_proportions_among_similar_rows() -> None:
+    table = mixed_table()
+    prepared = prepare(table)
+    decoded = prepared.encoder.inverse_transform(prepared.encode(table))
+    names = [feature.name for feature in prepared.encoder.features]
+    assert names == ["age", "income", "plan=basic", "plan=gold", "day"]
+    gold = decoded[:, names.index("plan=gold")]
+    np.testing.assert_allclose(gold, np.arange(60) % 2, atol=0.3)
+    np.testing.assert_allclose(decoded[:, 2] + decoded[:, 3], 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_values_from_complete_donors_equal_those_of_scikit_learn(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    donors = rng.normal(size=(80, 5)).astype(np.float32)
+    rows = rng.normal(size=(60, 5)).astype(np.float32)
+    rows[rng.random(rows.shape) < 0.3] = np.nan
+    expected = KNNImputer(n_neighbors=5).fit(donors).transform(rows)
+    Imputer(donors, np.arange(5)).fill(rows)
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_donors_at_the_same_distance_all_count() -> None:
+    donors = np.array([[0.0, 1.0]] * 6 + [[0.0, 5.0]] * 2 + [[9.0, 9.0]], dtype=np.float32)
+    row = np.array([[0.0, np.nan]], dtype=np.float32)
+    Imputer(donors, np.arange(2)).fill(row)
+    assert row.tolist() == [[0.0, 2.0]]
+
+
+ANY_ROWS = hnp.arrays(
+    np.float64, st.tuples(st.integers(2, 25), st.integers(1, 4)), elements=st.floats(-1e3, 1e3, width=32)
+)
+
+
+@given(ANY_ROWS, st.data())
+def test_any_rows_become_finite_and_do_not_depend_on_the_others(X: Floats, data: st.DataObject) -> None:
+    mask = data.draw(hnp.arrays(np.bool_, X.shape))
+    mask[0] = False
+    X = np.where(mask, np.nan, X)
+    table = as_table(X)
+    prepared = prepare(table)
+    whole = prepared.transform(table)
+    assert np.isfinite(whole).all()
+    some = data.draw(st.lists(st.integers(0, len(X) - 1), min_size=1))
+    np.testing.assert_array_equal(prepared.transform(take_rows(table, np.array(some))), whole[some])
+    present = ~np.isnan(prepared.encoder.transform(table))
+    np.testing.assert_array_equal(prepared.encode(table)[present], prepared.encoder.transform(table)[present])
+
+
+def test_blocks_of_many_rows_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = mixed_table(400)
+    prepared = prepare(table)
+    whole = prepared.transform(table)
+    monkeypatch.setattr(preparation, "_CELLS_AT_ONCE", 3000)
+    np.testing.assert_array_equal(prepared.transform(table), whole)
+
+
+def test_donors_that_lack_values_are_not_the_nearest() -> None:
+    donors = np.array([[1.0, 2.0, 0.0]] * 5 + [[np.nan, 2.0, 9.0]] * 5, dtype=np.float32)
+    row = np.array([[0.9, 2.0, np.nan]], dtype=np.float32)
+    Imputer(donors, np.arange(3)).fill(row)
+    assert row[0, 2] == 0.0
+
+
+def test_rows_without_any_value_become_the_mean() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    prepared = prepare(as_table(X))
+    np.testing.assert_allclose(prepared.transform(as_table(np.full((1, 3), np.nan))), 0.0, atol=1e-6)
+    one_gap = prepared.encode(as_table([[X[0, 0], np.nan, X[0, 2]]]))  # there were none in the fitted table
+    assert np.isfinite(one_gap).all()
+    assert one_gap[0, 1] != 0.0
+
+
+def test_donors_are_limited_by_number_and_by_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = as_table(np.random.default_rng(0).normal(size=(1500, 2)))
+    assert prepare(table).donors.shape == (1000, 2)
+    monkeypatch.setattr(preparation, "_MAX_DONOR_CELLS", 1000)
+    assert prepare(table).donors.shape == (500, 2)
+
+
+def test_columns_say_which_column_a_feature_was_made_from() -> None:
+    columns = prepare(mixed_table(), column_weights={"plan": 0.5}).columns
+    assert columns.names == ("age", "income", "plan", "day")
+    assert columns.group.tolist() == [0, 1, 2, 2, 3]
+    assert columns.category.tolist() == [False, False, True, False]
+    assert columns.weight.tolist() == [1.0, 1.0, 0.5, 1.0]
+
+
+def test_indicators_of_missing_values_are_columns_of_their_own_on_request() -> None:
+    table = mixed_table()
+    prepared = prepare(table, missing="indicator", column_weights={"age": 2.0})
+    columns = prepared.columns
+    assert columns.names == ("age", "age is missing", "income", "income is missing", "plan", "day", "day is missing")
+    assert columns.group.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 6]
+    assert columns.category.tolist() == [False, True, False, True, True, False, True]
+    assert columns.weight.tolist() == [2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    rows = prepared.transform(table)
+    assert np.isfinite(rows).all()
+    np.testing.assert_array_equal(rows[:, 1] > 0, np.isnan(table.column(0)))
+
+
+def test_weights_do_not_change_the_rows_but_a_weight_of_0_leaves_a_column_out() -> None:
+    table = mixed_table()
+    np.testing.assert_array_equal(
+        prepare(table, column_weights={"age": 3.0}).transform(table), prepare(table).transform(table)
+    )
+    without = prepare(table, column_weights={"plan": 0, "day": 0.0})
+    assert without.columns.names == ("age", "income")
+    assert without.encoder.notes[0] == "left out, as asked for: 'plan', 'day'"
+    assert without.transform(table).shape == (60, 2)
+    names = Table(("who", "age"), (text_column([f"name {i}" for i in range(60)]), table.column(0)))
+    assert prepare(names, column_weights={"who": 0}).columns.names == ("age",)
+    with pytest.raises(TableError, match="All columns of memory are left out"):
+        prepare(names, column_weights={"who": 0, "age": 0})
+
+
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf, "2", True, None])
+def test_weights_must_be_numbers_of_at_least_0(weight: float) -> None:
+    with pytest.raises(InputError, match=r"column_weights\['age'\]=.* must be a finite number of at least 0"):
+        prepare(mixed_table(), column_weights={"age": weight})
+
+
+def test_weights_of_unknown_columns_raise_an_error_with_similar_names() -> None:
+    with pytest.raises(TableError, match=r"'incom'. Did you mean 'income'\?"):
+        prepare(mixed_table(), column_weights={"incom": 1.0})
+
+
+def test_scales_are_relative_to_the_median_number_column() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 3)) * [1.0, 2.0, 10.0]
+    rows = prepare(as_table(X)).transform(as_table(X))
+    np.testing.assert_allclose(rows.std(axis=0), X.std(axis=0) / X[:, 1].std(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("missing", ["ignore", "indicator"])
+def test_saved_arrays_restore_the_preparation(missing: str) -> None:
+    table = mixed_table()
+    prepared = prepare(table, missing=missing, column_weights={"age": 2.0})
+    again = Preparation.from_arrays(TableEncoder.from_card(prepared.encoder.to_card()), prepared.to_arrays())
+    new = mixed_table(seed=1)
+    np.testing.assert_array_equal(again.transform(new), prepared.transform(new))
+    assert again.columns.names == prepared.columns.names
+    np.testing.assert_array_equal(again.columns.weight, prepared.columns.weight)
+
+
+def test_models_of_earlier_versions_fill_in_medians() -> None:
+    table = mixed_table()
+    encoder = TableEncoder("standard").fit(table)
+    prepared = Preparation.from_arrays(encoder, {})
+    np.testing.assert_array_equal(prepared.encode(table), encoder.transform(table))
+    assert prepared.columns.weight.tolist() == [1.0, 1.0, 1.0, 1.0]
