@@ -43,7 +43,9 @@ def fits(suite: Suite) -> Iterator[Job]:
 
 
 def _settings(name: str, method: Method) -> dict[str, Any]:
-    return {"kind": name.partition("/")[0], "given_k": method.given_k, **method.settings}
+    # Variants of a family share rows, so that they can be compared seed by seed.
+    kind, family, variant = [*name.split("/"), ""][:3]
+    return {"kind": kind, "family": family, "variant": variant, "given_k": method.given_k, **method.settings}
 
 
 def _measure(method: Method, max_rows: int | None, pending: Sequence[Line]) -> Iterator[Line]:

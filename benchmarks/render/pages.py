@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.lines import RESULTS
 from benchmarks.render.blocks import KINDS, Block, Item
 from benchmarks.render.source import BENCHMARKS, COMMON, Source, read_toml
 from coterie.errors import InputError
@@ -58,9 +59,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Write the pages, or report which are out of date."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks render", description="Render docs/results.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is out of date")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the results files")
+    parser.add_argument("--pages", type=Path, default=BENCHMARKS / "pages", help="folder of the specifications")
     parser.add_argument("--out", type=Path, default=OUTPUT, help="folder of the pages (default: docs/results)")
     options = parser.parse_args(arguments)
-    pages = render_all(Source())
+    pages = render_all(Source(options.results, options.pages))
     written = {path.name: path.read_text(encoding="utf-8") for path in options.out.glob("*.md")}
     stale = sorted(name for name in {*pages, *written} if pages.get(name) != written.get(name))
     if options.check:
