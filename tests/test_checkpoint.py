@@ -6,24 +6,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import Tensor
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.clam.estimator import ClAM
 from coterie.errors import OutputError, WeightsError
 from coterie.methods import load
+from coterie.nn.model import to_arrays, to_tensors
+from coterie.pretrained.registry import pretrained_names, pretrained_path
 
 
-def tensors() -> dict[str, Tensor]:
+def arrays() -> dict[str, npt.NDArray[Any]]:
     return {
-        "weights": torch.arange(12.0).view(3, 4),
-        "flags": torch.tensor([True, False]),
-        "count": torch.tensor(7),
-        "transposed": torch.arange(6.0).view(2, 3).T,
-        "empty": torch.zeros(0, 3),
+        "weights": np.arange(12, dtype=np.float32).reshape(3, 4),
+        "flags": np.array([True, False]),
+        "count": np.array(7),
+        "transposed": np.arange(6.0).reshape(2, 3).T,
+        "empty": np.zeros((0, 3)),
     }
 
 
@@ -33,7 +36,7 @@ CARD = {"method": "clam", "sizes": [1, 2], "text": "β ≤ ½", "nested": {"a": 
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     path = tmp_path / "model.safetensors"
-    save_checkpoint(path, tensors(), CARD, force=False)
+    save_checkpoint(path, arrays(), CARD, force=False)
     return path
 
 
@@ -51,13 +54,30 @@ def rewrite_header(path: Path, **changes: str | None) -> None:
 def test_load_returns_what_was_saved_in_any_order(saved: Path, tmp_path: Path) -> None:
     loaded, card = load_checkpoint(saved)
     assert card == CARD
-    assert loaded.keys() == tensors().keys()
-    for name, tensor in tensors().items():
+    assert loaded.keys() == arrays().keys()
+    for name, array in arrays().items():
+        assert loaded[name].dtype == array.dtype
+        np.testing.assert_array_equal(loaded[name], array)
+    again = tmp_path / "again.safetensors"
+    save_checkpoint(again, dict(reversed(arrays().items())), dict(reversed(CARD.items())), force=False)
+    assert again.read_bytes() == saved.read_bytes()
+
+
+def test_tensors_are_restored_as_they_were(tmp_path: Path) -> None:
+    state = {"weights": torch.arange(6.0).view(2, 3).T, "count": torch.tensor(7), "flags": torch.tensor([True, False])}
+    save_checkpoint(tmp_path / "model.safetensors", to_arrays(state), {}, force=False)
+    loaded = to_tensors(load_checkpoint(tmp_path / "model.safetensors")[0])
+    assert loaded.keys() == state.keys()
+    for name, tensor in state.items():
         assert loaded[name].dtype == tensor.dtype
         assert torch.equal(loaded[name], tensor)
-    again = tmp_path / "again.safetensors"
-    save_checkpoint(again, dict(reversed(tensors().items())), dict(reversed(CARD.items())), force=False)
-    assert again.read_bytes() == saved.read_bytes()
+
+
+def test_files_are_written_byte_for_byte_as_ever(tmp_path: Path) -> None:
+    for name in pretrained_names():
+        shipped = pretrained_path(name)
+        save_checkpoint(tmp_path / shipped.name, *load_checkpoint(shipped), force=False)
+        assert (tmp_path / shipped.name).read_bytes() == shipped.read_bytes(), name
 
 
 def test_existing_files_are_replaced_only_if_forced(saved: Path) -> None:

@@ -30,7 +30,6 @@ METHOD = Method(
 """
 _ESTIMATOR = '''
 import numpy as np
-import torch
 
 from coterie.base import BaseClusterer, FitDescription, ReportSection
 from coterie.tables.encoder import TableEncoder
@@ -72,10 +71,10 @@ class Toy(BaseClusterer):
         return FitDescription(sections=(section,))
 
     def _to_checkpoint(self):
-        return {"threshold": torch.tensor(self.threshold_)}, {"notes": list(self.notes_)}
+        return {"threshold": np.array(self.threshold_)}, {"notes": list(self.notes_)}
 
-    def _from_checkpoint(self, tensors, card):
-        self.threshold_ = float(tensors["threshold"])
+    def _from_checkpoint(self, arrays, card):
+        self.threshold_ = float(arrays["threshold"])
         self.n_clusters_, self.notes_ = 2, tuple(card["notes"])
 '''
 

@@ -29,7 +29,7 @@ from coterie.amortized.dac.network import DacModel
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.clam.model import ClamConfig, ClamModel
 from coterie.config import from_dict, to_dict
-from coterie.nn.model import ClusterModel, PointBatch, TaskBatch, ViewBatch, build
+from coterie.nn.model import ClusterModel, PointBatch, TaskBatch, ViewBatch, build, to_arrays, to_tensors
 from coterie.ops.partitions import Clustering, normal_start
 from coterie.tcc.model import TccModel
 from coterie.training.loop import TrainConfig, train
@@ -292,10 +292,10 @@ def test_saved_and_loaded_models_are_equal(case: Case, tmp_path: Path) -> None:
     model = learned(case)
     config: Any = model.config
     path = tmp_path / "model.safetensors"
-    save_checkpoint(path, model.state_dict(), {"config": to_dict(config)}, force=False)
-    tensors, card = load_checkpoint(path)
+    save_checkpoint(path, to_arrays(model.state_dict()), {"config": to_dict(config)}, force=False)
+    arrays, card = load_checkpoint(path)
     loaded = type(model)(from_dict(model.Config, card["config"]))
-    loaded.load_state_dict(tensors)
+    loaded.load_state_dict(to_tensors(arrays))
     first, second = clustering_of_points(case), loaded.cluster(case.points, seeded(4))
     assert torch.equal(first.labels, second.labels)
     assert first.n_clusters == second.n_clusters

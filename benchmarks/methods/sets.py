@@ -26,6 +26,7 @@ from coterie.amortized.filtering import FilteringModel
 from coterie.config import from_dict
 from coterie.errors import InputError
 from coterie.nn.density import FlowHead
+from coterie.nn.model import to_tensors
 from coterie.ops.gaussian_mixtures import Mixture, diagonal_log_prob, run_em, simplify
 from coterie.pretrained.registry import load_pretrained
 
@@ -46,9 +47,9 @@ Solve: TypeAlias = Callable[[SyntheticSet], Answer]
 
 def load_model(kind: str, weights: str, **changes: Any) -> Any:
     """Load a network by its method and its weights, some settings changed."""
-    tensors, card = load_pretrained(weights_path(weights))
+    arrays, card = load_pretrained(weights_path(weights))
     model = MODELS[kind](replace(from_dict(MODELS[kind].Config, card["model"]), **changes))
-    model.load_state_dict(tensors)
+    model.load_state_dict(to_tensors(arrays))
     return model.eval()
 
 

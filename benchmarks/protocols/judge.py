@@ -35,7 +35,8 @@ from coterie.judged.features.measures import (
 )
 from coterie.judged.features.partitions import AGREEMENTS, Partitions
 from coterie.judged.features.table import FEATURES, STEPS, column_names, dataset_features, rank_columns
-from coterie.judged.judge import NORMALISATION_CANDIDATES, Judge, JudgeModel, Refinement
+from coterie.judged.judge import Judge, Refinement
+from coterie.judged.network import NORMALISATION_CANDIDATES, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.sample import SubsampleVote, VoteResult, disjoint_subsamples, subsample_indices

@@ -38,7 +38,7 @@ from coterie.checkpoint import load_checkpoint
 from coterie.config import from_dict
 from coterie.errors import InputError
 from coterie.metrics import normalized_mutual_information
-from coterie.nn.model import TaskBatch
+from coterie.nn.model import TaskBatch, to_tensors
 from coterie.nn.vision import ElementEncoder
 from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import TASKS, parse_recipe, read_recipe
@@ -68,11 +68,11 @@ class Base:
     def load(cls, weights: str | Path) -> "Base":
         """Read weights that a recipe for Omniglot made, by name or path."""
         TASKS.setdefault("omniglot", OmniglotTasks)
-        tensors, card = load_pretrained(weights)
+        arrays, card = load_pretrained(weights)
         tasks = parse_recipe(card["recipe"]).tasks
         if not isinstance(tasks, OmniglotTasks):
             raise InputError(f"{str(weights)!r} was not trained on Omniglot; use weights of recipes/abc-omniglot.toml.")
-        return cls.of(tensors, from_dict(AttentionBasedConfig, card["model"]), tasks)
+        return cls.of(to_tensors(arrays), from_dict(AttentionBasedConfig, card["model"]), tasks)
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], config: AttentionBasedConfig, tasks: OmniglotTasks) -> "Base":
@@ -381,9 +381,9 @@ def snapshots(suite: Suite) -> Iterator[Job]:
     if not isinstance(recipe.tasks, OmniglotTasks) or not isinstance(recipe.model, AttentionBasedConfig):
         raise InputError(f"{suite['recipe']!r} is not a recipe of an attention-based network for Omniglot.")
     states = [load_checkpoint(path) for path in suite.run_folder.glob("*.safetensors")]
-    for tensors, card in sorted(states, key=lambda state: int(state[1]["step"])):
-        weights = {name.removeprefix("weights."): tensors[name] for name in tensors if name.startswith("weights.")}
-        base = Base.of(weights, replace(recipe.model, views=1), recipe.tasks)
+    for arrays, card in sorted(states, key=lambda state: int(state[1]["step"])):
+        weights = {name.removeprefix("weights."): arrays[name] for name in arrays if name.startswith("weights.")}
+        base = Base.of(to_tensors(weights), replace(recipe.model, views=1), recipe.tasks)
         method = end_to_end(suite, base, suite["method"], {})
         method = replace(method, settings={"step": int(card["step"])})
         pairs = method.decodings.items()

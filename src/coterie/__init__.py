@@ -1,7 +1,8 @@
 """Coterie: clustering that is learned instead of configured."""
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from coterie.methods import import_object
 
 if TYPE_CHECKING:
     from coterie.amortized.abc.estimator import AttentionBasedClustering
@@ -30,7 +31,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'coterie' has no attribute {name!r}; it has: {', '.join(__all__)}")
-    return getattr(import_module(_HOMES[name]), name)
+    return import_object(f"{_HOMES[name]}:{name}", name)
 
 
 def __dir__() -> list[str]:

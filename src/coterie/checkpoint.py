@@ -43,13 +43,14 @@ def load_checkpoint(path: str | Path) -> tuple[dict[str, npt.NDArray[Any]], dict
     try:
         with safe_open(path, framework="np") as file:
             header = file.metadata() or {}
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
+            ours = header.get("format") == FORMAT  # other files may have types of numbers that numpy lacks
+            arrays = {name: file.get_tensor(name) for name in file.keys()} if ours else {}  # noqa: SIM118  (not a mapping)
     except (SafetensorError, OSError, ValueError) as error:
         raise WeightsError(
             f"{str(path)!r} cannot be read as a model ({error}): it is damaged, truncated, or not a safetensors file. "
             "Save the model again."
         ) from error
-    if header.get("format") != FORMAT:
+    if not ours:
         raise WeightsError(
             f"{str(path)!r} is a safetensors file that Coterie did not write. Load it with the program that wrote it."
         )

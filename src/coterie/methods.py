@@ -6,7 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
-from coterie.errors import InputError, WeightsError
+from coterie.errors import InputError, MissingExtraError, WeightsError
 
 if TYPE_CHECKING:
     from coterie.base import BaseClusterer
@@ -22,6 +22,8 @@ METHODS: dict[str, str] = {
     "tcc": "coterie.tcc",
 }
 
+TORCH_PACKAGES = ("torch", "zuko")  # what the extra ``torch`` installs
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,8 @@ class Option:
     flag: str  # such as ``--effort``
     parameter: str  # parameter of the estimator
     help: str  # one line for ``--help``
-    kind: type[str | int | float | bool] = str  # type of the value; ``bool`` makes a flag without a value
+    kind: type[str | int | float | bool | dict[str, float]] = str
+    """Type of the value; ``bool`` makes a flag without a value, ``dict`` takes NAME=NUMBER and can be repeated."""
     choices: tuple[str, ...] = ()  # the values that are allowed; empty for any
     default: str = ""  # value that the method uses if the option is not given, for ``--help``
     metavar: str | None = None  # what stands for the value in ``--help``; by default the choices or the type
@@ -57,18 +60,22 @@ class Method:
     def build_estimator(self, **parameters: Any) -> "BaseClusterer":
         """Build an unfitted estimator; the random state is 0 unless it is given."""
         if self.factory is not None:
-            estimator: BaseClusterer = _imported(self.factory)(**parameters)
+            estimator: BaseClusterer = import_object(self.factory, self._purpose)(**parameters)
             return estimator
         return self.load_estimator()(**{"random_state": 0, **parameters})
 
     def load_estimator(self) -> "type[BaseClusterer]":
         """Import the estimator class."""
-        kind: type[BaseClusterer] = _imported(self.estimator)
+        kind: type[BaseClusterer] = import_object(self.estimator, self._purpose)
         return kind
 
     def load_network(self) -> Any:
         """Import the network class; None if there is none."""
-        return None if self.network is None else _imported(self.network)
+        return None if self.network is None else import_object(self.network, self._purpose)
+
+    @property
+    def _purpose(self) -> str:
+        return f"The method {self.name!r}"
 
 
 def get_methods() -> list[Method]:
@@ -97,7 +104,7 @@ def load(path: str | Path) -> "BaseClusterer":
     estimator
         Ready to ``predict``.
     """
-    from coterie.checkpoint import load_checkpoint  # noqa: PLC0415  (imports torch, which --help does not need)
+    from coterie.checkpoint import load_checkpoint  # noqa: PLC0415  (imports numpy, which --help does not need)
 
     card: Mapping[str, Any] = load_checkpoint(path)[1]
     name = card.get("method")
@@ -109,6 +116,14 @@ def load(path: str | Path) -> "BaseClusterer":
     return get_method(name).load_estimator().load(path)
 
 
-def _imported(target: str) -> Any:
+def import_object(target: str, purpose: str) -> Any:
+    """Import ``"module:name"`` for a purpose; if torch is needed and missing, the error has the line to run."""
     module, _, name = target.partition(":")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        if error.name not in TORCH_PACKAGES:
+            raise
+        raise MissingExtraError(
+            f"{purpose} needs {error.name}, which is not installed. Run: pip install 'coterie[torch]'."
+        ) from error

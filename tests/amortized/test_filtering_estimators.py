@@ -21,7 +21,7 @@ from coterie.checkpoint import save_checkpoint
 from coterie.config import to_dict
 from coterie.errors import InputError, WeightsError
 from coterie.methods import load
-from coterie.nn.model import build
+from coterie.nn.model import build, to_arrays
 
 Floats = npt.NDArray[np.float64]
 Estimator = type[DAC] | type[AMCP]
@@ -49,7 +49,7 @@ def write_weights(
     config = config_class(n_features, **(SMALL[estimator] | settings))
     model = build(estimator.model_class, config, Generator().manual_seed(3))
     card = {"method": estimator.method, "model": to_dict(config), "scaling": scaling, "name": "tiny"}
-    save_checkpoint(path, model.state_dict(), card, force=False)
+    save_checkpoint(path, to_arrays(model.state_dict()), card, force=False)
     return path
 
 

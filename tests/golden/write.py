@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -18,7 +19,7 @@ from coterie.config import from_dict
 from coterie.judged.candidates.registry import generate_candidates
 from coterie.judged.judge import Judge
 from coterie.judged.prior.universal import SyntheticPrior
-from coterie.nn.model import SetModel, TaskBatch, build
+from coterie.nn.model import SetModel, TaskBatch, build, to_tensors
 from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import TASKS
 from tests.conftest import MODELS
@@ -31,14 +32,14 @@ DIGITS = 6
 
 def observe(name: str) -> dict[str, Any]:
     """Return the results of weights as JSON values."""
-    tensors, card = load_pretrained(weights_path(name))
+    arrays, card = load_pretrained(weights_path(name))
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        found = judge(name) if card["method"] == "judge" else cluster(name, tensors, card)
+        found = judge(name) if card["method"] == "judge" else cluster(name, to_tensors(arrays), card)
     finally:
         torch.set_num_threads(before)
-    weights = round(float(sum(value.double().abs().sum() for value in tensors.values())), DIGITS)
+    weights = round(float(sum(np.abs(value).sum(dtype=np.float64) for value in arrays.values())), DIGITS)
     return {"sum_of_weights": weights, **found}
 
 

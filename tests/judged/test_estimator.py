@@ -106,10 +106,10 @@ def test_models_of_version_0_1_load(rows: Floats, tmp_path: Path) -> None:
     model = quick(n_clusters=2).fit(rows)
     path = tmp_path / "model.safetensors"
     model.save(path)
-    tensors, card = load_checkpoint(path)
+    arrays, card = load_checkpoint(path)
     card["proposals"] = card.pop("candidates")
     parameters = {"n_clusters": None, "judge": card["parameters"]["weights"], "effort": "fast", "noise": False}
-    save_checkpoint(path, tensors, card | {"parameters": parameters}, force=True)
+    save_checkpoint(path, arrays, card | {"parameters": parameters}, force=True)
     loaded = Coterie.load(path)
     assert (loaded.n_clusters, loaded.weights, loaded.candidates_) == ("auto", "judge-v2", model.candidates_)
     np.testing.assert_array_equal(loaded.predict(rows), model.labels_)
@@ -221,9 +221,9 @@ def test_files_without_a_judge_are_rejected(rows: Floats, tmp_path: Path) -> Non
         quick(weights="dac-plane-v1").fit(rows)
     with pytest.raises(WeightsError, match="zebra"):
         quick(weights="zebra").fit(rows)
-    tensors, card = load_pretrained("judge-v2")
+    arrays, card = load_pretrained("judge-v2")
     path = tmp_path / "judge.safetensors"
-    save_checkpoint(path, tensors, {key: value for key, value in card.items() if key != "calibration"}, force=True)
+    save_checkpoint(path, arrays, {key: value for key, value in card.items() if key != "calibration"}, force=True)
     with pytest.raises(WeightsError, match=r"lack part of a judge \('calibration'\)"):
         quick(weights=path).fit(rows)
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from coterie import Coterie, load
 from coterie.checkpoint import save_checkpoint
@@ -63,13 +62,13 @@ def test_a_name_can_be_registered_only_once() -> None:
 
 def rewritten(path: Path, columns: list[str], order: list[int]) -> Judge:
     """Read a copy of the shipped judge with its columns in another order, -1 standing for a new one."""
-    tensors, card = load_pretrained(WEIGHTS)
-    extended = dict(tensors)
-    for name, value in tensors.items():
+    arrays, card = load_pretrained(WEIGHTS)
+    extended = dict(arrays)
+    for name, value in arrays.items():
         if name in {"centre", "spread"}:
-            extended[name] = torch.cat((value, torch.tensor([2.5])))[order]
+            extended[name] = np.append(value, np.float32(2.5))[order]
         elif name.endswith("embed.0.weight"):
-            extended[name] = torch.cat((value, torch.full((len(value), 1), 3.0)), dim=1)[:, order].contiguous()
+            extended[name] = np.column_stack((value, np.full(len(value), 3.0, dtype=np.float32)))[:, order]
     card = card | {"columns": columns, "model": card["model"] | {"n_columns": len(columns)}}
     save_checkpoint(path, extended, card, force=True)
     return Judge.read(path)

@@ -67,7 +67,7 @@ class KMeansClusterer(BaseClusterer):
     def _to_checkpoint(self) -> Any:
         raise NotImplementedError
 
-    def _from_checkpoint(self, tensors: Any, card: Any) -> None:
+    def _from_checkpoint(self, arrays: Any, card: Any) -> None:
         raise NotImplementedError
 
 

@@ -15,7 +15,7 @@ from torch.nn.functional import normalize
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.config import to_dict
 from coterie.errors import ConfigError
-from coterie.nn.model import ViewBatch, build
+from coterie.nn.model import ViewBatch, build, to_arrays, to_tensors
 from coterie.tcc.config import PUBLISHED, TccConfig
 from coterie.tcc.losses import info_nce
 from coterie.tcc.model import MemoryBank, TccModel
@@ -76,8 +76,8 @@ def test_a_memory_bank_copies_entries_without_gradient() -> None:
 def test_a_memory_bank_is_restored_from_a_file(tmp_path: Path, length: int) -> None:
     bank, other = MemoryBank(length, (3,)), MemoryBank(length, (3,))
     bank.enqueue(numbered_entries(0, 7, (3,)))
-    save_checkpoint(tmp_path / "bank.safetensors", bank.state_dict(), {}, force=False)
-    other.load_state_dict(load_checkpoint(tmp_path / "bank.safetensors")[0])
+    save_checkpoint(tmp_path / "bank.safetensors", to_arrays(bank.state_dict()), {}, force=False)
+    other.load_state_dict(to_tensors(load_checkpoint(tmp_path / "bank.safetensors")[0]))
     for each in (bank, other):
         each.enqueue(numbered_entries(7, 2, (3,)))
     assert torch.equal(other.contents(), bank.contents())

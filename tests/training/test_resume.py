@@ -56,9 +56,8 @@ def test_an_interrupted_run_ends_like_an_uninterrupted_one(
         run_until(step, tmp_path, CASES[case])
     assert_equal(run(tmp_path, CASES[case]).state_dict(), model.state_dict())
     assert log_of(tmp_path) == log_of(folder)
-    states = [load_checkpoint(path / "state.safetensors") for path in (tmp_path, folder)]
-    assert_equal(states[0][0], states[1][0])
-    assert states[0][1] == states[1][1]
+    states = [path / "state.safetensors" for path in (tmp_path, folder)]
+    assert states[0].read_bytes() == states[1].read_bytes()
 
 
 @EACH_CASE
@@ -189,13 +188,13 @@ def test_other_models_and_damaged_states_are_rejected(tmp_path: Path) -> None:
 def test_the_format_of_the_state(tmp_path: Path) -> None:
     """The next version must be able to resume runs of this one."""
     run_until(12, tmp_path, CASES["best"])
-    tensors, card = load_checkpoint(tmp_path / "state.safetensors")
+    arrays, card = load_checkpoint(tmp_path / "state.safetensors")
     names = {"inner", "outer", "unused", "count"}
     moments = {f"optimiser.{i}.{name}" for i in (0, 1) for name in ("step", "exp_avg", "exp_avg_sq")}
-    assert set(tensors) == {f"{part}.{name}" for part in ("weights", "best") for name in names} | moments | {
+    assert set(arrays) == {f"{part}.{name}" for part in ("weights", "best") for name in names} | moments | {
         "generators"
     }
-    assert tensors["generators"].shape == (1, len(Generator().get_state()))
+    assert arrays["generators"].shape == (1, len(Generator().get_state()))
     assert card.keys() == {"step", "settings", "misses", "best"}
     assert card["settings"].keys() == set(TrainConfig.__dataclass_fields__)
     assert card["step"] == 12

@@ -17,7 +17,7 @@ from torch import Generator, Tensor, distributed, nn
 
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import TrainingError
-from coterie.nn.model import Loss
+from coterie.nn.model import Loss, to_arrays, to_tensors
 from coterie.progress import Progress
 from coterie.training import state
 from coterie.training.loop import TrainConfig, train
@@ -90,7 +90,7 @@ def run_slowly(folder: Path, config: TrainConfig, pause: float) -> None:
     """Train in a process that may be killed; write the final weights to a file."""
     torch.set_num_threads(1)
     model = run(folder, config, model=Toy(pause=pause))
-    save_checkpoint(folder / "end.safetensors", model.state_dict(), {}, force=True)
+    save_checkpoint(folder / "end.safetensors", to_arrays(model.state_dict()), {}, force=True)
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def run_together(rank: int, folder: Path, meeting: Path, config: TrainConfig, wo
     except TrainingError as error:
         message = str(error)
     meeting.with_suffix(f".{rank}.txt").write_text(message)
-    save_checkpoint(meeting.with_suffix(f".{rank}"), model.state_dict(), {}, force=True)
+    save_checkpoint(meeting.with_suffix(f".{rank}"), to_arrays(model.state_dict()), {}, force=True)
     distributed.destroy_process_group()
 
 
@@ -168,7 +168,7 @@ def log_of(folder: Path) -> list[dict[str, Any]]:
 
 def weights_in(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a checkpoint."""
-    return load_checkpoint(path)[0]
+    return to_tensors(load_checkpoint(path)[0])
 
 
 def assert_equal(left: dict[str, Tensor], right: dict[str, Tensor]) -> None:

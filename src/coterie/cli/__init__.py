@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, fields
-from importlib import import_module
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -12,7 +11,7 @@ import typer
 from coterie import __version__
 from coterie.cli.options import IMAGE_STEPS, TABLE_STEPS, ClusterRequest, LearnRequest, PredictRequest
 from coterie.errors import InputError
-from coterie.methods import Method, Option, get_methods
+from coterie.methods import Method, Option, get_methods, import_object
 from coterie.tables.readers import readable_endings, writable_endings
 
 __all__ = ["build_app"]
@@ -93,10 +92,11 @@ def _command(name: str, request: type[Any], parameters: list[inspect.Parameter])
         given = {
             f"--{key.replace('_', '-')}": value
             for key, value in values.items()
-            if value is not None and value is not False
+            if value is not None and value is not False and value != []
         }
-        # Imported only now, and not for --help: torch and scikit-learn take seconds.
-        import_module(f"coterie.cli.{name}").run(request(**arguments, **({"options": given} if given else {})))
+        # Imported only now, and not for --help: scikit-learn and torch take seconds.
+        run = import_object(f"coterie.cli.{name}:run", f"coterie {name}")
+        run(request(**arguments, **({"options": given} if given else {})))
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
     return command
@@ -170,7 +170,8 @@ def _method_parameter(flag: str, by_method: Mapping[str, Option], *, hidden: boo
         show_default=False,
         hidden=hidden,
     )
-    return _parameter(name, bool if kind is bool else kind | None, info)
+    given: Any = {bool: bool, dict: list[str] | None}.get(kind, kind | None)
+    return _parameter(name, given, info)
 
 
 def _defaults(by_method: Mapping[str, Option]) -> str:
