@@ -175,7 +175,8 @@ def _find_splits(state: _State) -> Iterator[Integers]:
     halves, beyond_gaps = [], []
     for rows in clusters:
         geometry = Geometry(state.x[rows])
-        half = next(linkage_cuts(geometry, [2])) == 1
+        cut = next(linkage_cuts(geometry, [2]))
+        half = cut == cut[0]
         apart = geometry.rows[half].mean(axis=0) - geometry.rows[~half].mean(axis=0)
         halves.append((float(half.sum() * (~half).mean() * (apart @ apart)), rows, half))
         if (gap := _widest_gap(geometry, state.reach[rows])) is not None:

@@ -1,18 +1,18 @@
 """Clusters of any shape, from dendrograms, spanning trees, densities and neighbour graphs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Literal, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import eigh, qr
-from scipy.sparse import coo_array, csc_array, diags_array
+from scipy.sparse import coo_array, csc_array, diags_array, eye_array
 from scipy.sparse.csgraph import connected_components, depth_first_order
-from scipy.sparse.linalg import eigsh
-from sklearn.cluster import HDBSCAN
+from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
-from coterie.judged.candidates.kmeans import improve_by_k_means
-from coterie.judged.space import Floats, Geometry, Integers, Labels, Modes, find_root
+from coterie.judged.candidates.kmeans import follow, improve_by_k_means
+from coterie.judged.space import Floats, Geometry, Integers, Labels, Modes, SpanningTree, find_root
 
 _SMOOTHING = 5  # rank of the neighbour whose distance estimates the density at a row
 _MODE_SMOOTHING = 10  # modes need a smoother density
@@ -78,7 +78,9 @@ def genie_order(edges: Integers, gini: float) -> npt.NDArray[np.int64]:
             if smallest != scanned_for:
                 scan, scanned_for = shortest, smallest
             # Skipped edges touch no cluster of this size, nor will they later: merging only makes larger ones.
-            while taken[scan] or smallest not in {size[find_root(root, end)] for end in ends[scan]}:
+            while taken[scan] or not (
+                size[find_root(root, ends[scan][0])] == smallest or size[find_root(root, ends[scan][1])] == smallest
+            ):
                 scan += 1
             chosen = scan
         taken[chosen] = True
@@ -96,9 +98,20 @@ def _merge_sizes(sizes: dict[int, int], a: int, b: int) -> int:
         sizes[size] -= 1
         if not sizes[size]:
             del sizes[size]
-    change = sum(count * (abs(c - a - b) - abs(c - a) - abs(c - b)) for c, count in sizes.items())
-    sizes[a + b] = sizes.get(a + b, 0) + 1
-    return change - abs(a - b)
+    low, high = (a, b) if a < b else (b, a)
+    both = a + b
+    change = low - high
+    for c, count in sizes.items():  # |c - a - b| - |c - a| - |c - b|, written out since this is the innermost loop
+        if c <= low:
+            change += count * c
+        elif c >= both:
+            change -= count * c
+        elif c <= high:
+            change += count * (2 * low - c)
+        else:
+            change += count * (2 * both - 3 * c)
+    sizes[both] = sizes.get(both, 0) + 1
+    return change
 
 
 def divisive_tree(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
@@ -140,6 +153,82 @@ def divisive_tree(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
             yield part[place]
 
 
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Dendrogram:
+    """Single linkage of N rows; nodes are the rows, then the N - 1 merges, the shortest first."""
+
+    children: list[list[int]]  # nodes that each merge joins
+    parent: Integers  # (2 N - 1,): the merge that each node is joined by; itself for the last one
+    sizes: list[int]  # rows under each node
+    densities: list[float]  # inverse length of each merge
+
+    @classmethod
+    def from_tree(cls, tree: SpanningTree) -> Self:
+        """Merge along the edges of a spanning tree."""
+        n = len(tree.edges) + 1
+        root, parent = list(range(2 * n - 1)), np.arange(2 * n - 1)
+        sizes = [1] * n
+        children = []
+        for merge, (first, second) in enumerate(tree.edges.tolist(), start=n):
+            pair = [find_root(root, first), find_root(root, second)]
+            root[pair[0]] = root[pair[1]] = merge
+            sizes.append(sizes[pair[0]] + sizes[pair[1]])
+            children.append(pair)
+        parent[np.array(children)] = np.arange(n, 2 * n - 1)[:, None]
+        return cls(children, parent, sizes, (1.0 / tree.lengths).tolist())
+
+    def label(self, min_size: int, selection: Literal["eom", "leaf"]) -> Labels:
+        """Label the rows by HDBSCAN's clusters, -1 for noise: the most stable clusters, or those that never split."""
+        n = len(self.children) + 1
+        nodes, parents, stability = self._find_clusters(min_size)
+        target = self.parent.copy()
+        selected = [nodes[index] for index in _select(parents, stability, selection)]
+        target[selected] = selected
+        found = follow(target)[:n]
+        return np.where(found == 2 * n - 2, -1, found)
+
+    def _find_clusters(self, min_size: int) -> tuple[list[int], list[int], list[float]]:
+        """Return the node, the number of the parent cluster and the stability of each cluster, that of all rows first.
+
+        A cluster ends where it splits into two of at least `min_size` rows each. It is stable if its rows stay in it
+        over a wide range of densities (Campello et al. 2013).
+        """
+        n = len(self.children) + 1
+        nodes, parents, born, stability = [2 * n - 2], [-1], [0.0], [0.0]
+        cluster = {2 * n - 2: 0}
+        for node in range(2 * n - 2, n - 1, -1):
+            if (own := cluster.pop(node, None)) is None:
+                continue
+            density = self.densities[node - n]
+            large = [child for child in self.children[node - n] if self.sizes[child] >= min_size]
+            stay = self.sizes[large[0]] if len(large) == 1 else 0
+            stability[own] += (self.sizes[node] - stay) * (density - born[own])
+            for child in large:
+                cluster[child] = own
+                if len(large) == 2:
+                    cluster[child] = len(nodes)
+                    nodes.append(child)
+                    parents.append(own)
+                    born.append(density)
+                    stability.append(0.0)
+        return nodes, parents, stability
+
+
+def _select(parents: list[int], stability: list[float], selection: Literal["eom", "leaf"]) -> list[int]:
+    """Return the numbers of the clusters selected, none of which contains another; never that of all rows."""
+    below = [0.0] * len(parents)  # stability of the best clusters within each one
+    good = [False] * len(parents)
+    split = set(parents)
+    for index in range(len(parents) - 1, 0, -1):
+        good[index] = index not in split or (selection == "eom" and below[index] <= stability[index])
+        below[parents[index]] += stability[index] if good[index] else below[index]
+    within = [False] * len(parents)
+    for index in range(1, len(parents)):
+        within[index] = within[parents[index]] or good[parents[index]]
+    return [index for index in range(1, len(parents)) if good[index] and not within[index]]
+
+
 def hdbscan(
     geometry: Geometry,
     ks: Sequence[int],  # noqa: ARG001  (HDBSCAN finds the number itself; candidates with another one are dropped)
@@ -148,12 +237,11 @@ def hdbscan(
     selection: Literal["eom", "leaf"],
 ) -> Iterator[Labels]:
     """Yield HDBSCAN's clusters, if it finds two or more; noise joins the nearest clustered row."""
-    n, smoothing = len(geometry.rows), min(min_size, _SMOOTHING)
-    if min_size < 2 or 2 * min_size > n or smoothing > n:
+    if 2 * min_size > len(geometry.rows):
         return
-    model = HDBSCAN(min_cluster_size=min_size, min_samples=smoothing, cluster_selection_method=selection, copy=True)
-    labels = model.fit(geometry.rows).labels_.astype(np.int64)
-    if labels.max() >= 1:
+    dendrogram = geometry.cached("dendrogram", lambda: Dendrogram.from_tree(geometry.reachability_tree(_SMOOTHING)))
+    labels = dendrogram.label(min_size, selection)
+    if labels.max() >= 0:
         noise, clustered = np.flatnonzero(labels < 0), np.flatnonzero(labels >= 0)
         labels[noise] = labels[clustered[geometry.distances[np.ix_(noise, clustered)].argmin(axis=1)]]
         yield labels
@@ -166,9 +254,8 @@ def density_peaks(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
     """
     reach = geometry.reach(_SMOOTHING)
     order = reach.argsort(kind="stable")  # densest first
-    ranked = geometry.distances[np.ix_(order, order)]
     n = len(order)
-    ranked[np.triu_indices(n)] = np.inf
+    ranked = np.where(np.tri(n, k=-1, dtype=np.bool_), geometry.distances[np.ix_(order, order)], np.inf)
     leader = ranked.argmin(axis=1)  # of the densest row: itself
     gap = ranked[np.arange(n), leader]
     gap[0] = np.inf
@@ -176,10 +263,8 @@ def density_peaks(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
     for k in ks:
         target = leader.copy()
         target[by_prominence[:k]] = by_prominence[:k]
-        while not np.array_equal(target, jumped := target[target]):  # halves the way to the centre each time
-            target = jumped
         labels = np.empty(n, dtype=np.int64)
-        labels[order] = target
+        labels[order] = follow(target)
         yield labels
 
 
@@ -236,6 +321,10 @@ def _leading_eigenvectors(graph: csc_array, count: int, seed: int) -> Floats:
         vectors: Floats = eigh(graph.toarray(), subset_by_index=(n - count, n - 1))[1]
         return vectors[:, ::-1]
     start = np.random.default_rng(seed).normal(size=n)
-    # Shift-invert about a number beyond the spectrum separates the leading eigenvalues, which are close together.
-    values, vectors = eigsh(graph, count, sigma=_BEYOND, which="LM", v0=start, tol=1e-6)
+    # Shift-invert about a number beyond the spectrum separates the leading eigenvalues, which are close together. The
+    # shifted matrix is definite, so that it is factored without pivoting, in an order that keeps the factors sparse.
+    shifted = csc_array(graph - _BEYOND * eye_array(n))
+    factors = splu(shifted, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    inverse = LinearOperator((n, n), factors.solve, dtype=np.float64)
+    values, vectors = eigsh(graph, count, sigma=_BEYOND, which="LM", v0=start, tol=1e-6, OPinv=inverse)
     return vectors[:, np.argsort(-values)]

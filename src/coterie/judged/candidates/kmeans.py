@@ -1,38 +1,47 @@
 """Compact clusters: k-means and Gaussian mixtures, started from Ward's clusters."""
 
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.hierarchy import fcluster
-from scipy.special import softmax
-from sklearn.cluster import KMeans
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.cluster import kmeans_plusplus
 
-from coterie.judged.space import Floats, Geometry, Labels
+from coterie.judged.space import Floats, Geometry, Integers, Labels
 
 Covariance = Literal["full", "diagonal", "shared"]
 
 _MAX_ITERATIONS = 60
+_TOLERANCE = 1e-4  # squared movement of all means, over the mean variance of the columns, at which k-means ends
 _MIN_VARIANCE = 1e-4  # over the mean variance of the columns
 _PRIOR_ROWS = 0.1  # per dimension: weight of the overall variances in those of a cluster
-_CONVERGED = 1e-2
+_CONVERGED = 3e-3  # mean change of a row's responsibilities at which EM ends
 
 
 def linkage_cuts(
     geometry: Geometry, ks: Sequence[int], *, method: Literal["ward", "average", "complete"] = "ward"
 ) -> Iterator[Labels]:
     """Cut the dendrogram of a linkage into each number of clusters."""
+    children = geometry.merges(method)[:, :2].astype(np.int64)
+    n = len(children) + 1
+    parent = np.arange(2 * n - 1)
+    parent[children] = np.arange(n, 2 * n - 1)[:, None]
     for k in ks:
-        yield fcluster(geometry.merges(method), k, criterion="maxclust").astype(np.int64)
+        # The last k - 1 merges are undone.
+        yield follow(np.where(parent < 2 * n - k, parent, np.arange(2 * n - 1)))[:n]
+
+
+def follow(target: Integers) -> Integers:
+    """Follow each number to its target, the target of that, and so on up to one that is its own target."""
+    while not np.array_equal(target, further := target[target]):  # halves the way each time
+        target = further
+    return target
 
 
 def k_means(geometry: Geometry, ks: Sequence[int], *, seed: int, random_starts: bool = False) -> Iterator[Labels]:
     """Run k-means from Ward's clusters, or from k-means++ with the seed."""
     for k in ks:
-        yield _fit_k_means(geometry.rows, k, seed) if random_starts else k_means_from_ward(geometry, k)
+        yield _k_means_from_random(geometry.rows, k, seed) if random_starts else k_means_from_ward(geometry, k)
 
 
 def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covariance, steps: int) -> Iterator[Labels]:
@@ -41,7 +50,8 @@ def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covar
     Discrete columns are left out: each of their levels would make a degenerate Gaussian.
     """
     x = geometry.rows[:, geometry.continuous]
-    starts = [k_means_from_ward(geometry, k) for k in ks if has_enough_rows(*x.shape, k, covariance)]
+    n, d = x.shape
+    starts = [k_means_from_ward(geometry, k) for k in ks if has_enough_rows(n, d, k, covariance)]
     return improve_by_mixture(x, starts, covariance, steps)
 
 
@@ -57,7 +67,7 @@ def k_means_from_ward(geometry: Geometry, k: int) -> Labels:
 
 def improve_by_k_means(x: Floats, start: Labels) -> Labels:
     """Run k-means from the cluster means of a partition."""
-    return _fit_k_means(x, cluster_means(x, start), seed=0)
+    return _run_k_means(x, cluster_means(x, start))
 
 
 def cluster_means(x: Floats, labels: Labels) -> Floats:
@@ -67,14 +77,33 @@ def cluster_means(x: Floats, labels: Labels) -> Floats:
     return means
 
 
-def _fit_k_means(x: Floats, start: Floats | int, seed: int) -> Labels:
-    k, init = (start, "k-means++") if isinstance(start, int) else (len(start), start)
-    model = KMeans(k, init=init, n_init=1, max_iter=_MAX_ITERATIONS, random_state=seed)
-    with warnings.catch_warnings():
-        # It warns when it ends with fewer clusters than asked for; the result is a valid candidate all the same.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        labels: Labels = model.fit(x).labels_.astype(np.int64)
-    return labels
+def _k_means_from_random(x: Floats, k: int, seed: int) -> Labels:
+    return _run_k_means(x, kmeans_plusplus(x, k, random_state=seed)[0])
+
+
+def _run_k_means(x: Floats, means: Floats) -> Labels:
+    """Run Lloyd's algorithm from some means (K, D); a cluster that loses all rows keeps its mean."""
+    extended = np.column_stack((x, np.ones(len(x))))
+    columns = np.ascontiguousarray(extended.T)
+    enough = _TOLERANCE * float(x.var(axis=0).mean())
+    names = np.arange(len(means))[:, None]
+    for _ in range(_MAX_ITERATIONS):
+        labels = _nearest_mean(columns, means)
+        sums = (labels == names).astype(np.float64) @ extended
+        sizes = sums[:, -1:]
+        moved = np.where(sizes > 0, sums[:, :-1] / np.maximum(sizes, 1.0), means)
+        shift = float(np.square(moved - means).sum())
+        means = moved
+        if shift <= enough:
+            break
+    return labels if shift == 0.0 else _nearest_mean(columns, means)
+
+
+def _nearest_mean(columns: Floats, means: Floats) -> Labels:
+    """Return the nearest of the means (K, D) to each row; `columns` (D + 1, N) are those of the rows, then ones."""
+    squares = np.einsum("kd,kd->k", means, means)
+    nearest: Labels = (np.column_stack((-2.0 * means, squares)) @ columns).argmin(axis=0)
+    return nearest
 
 
 def has_enough_rows(n: int, d: int, k: int, covariance: Covariance) -> bool:
@@ -85,16 +114,20 @@ def has_enough_rows(n: int, d: int, k: int, covariance: Covariance) -> bool:
 def improve_by_mixture(x: Floats, starts: Iterable[Labels], covariance: Covariance, steps: int) -> Iterator[Labels]:
     """Fit a mixture from each partition by EM; yield the most probable component of every row."""
     moments = GaussianMoments(x, covariance)
+    columns = np.ascontiguousarray(moments.design.T)
     for start in starts:
         clusters, labels = np.unique(start, return_inverse=True)
-        responsibilities = np.eye(len(clusters))[labels]
+        responsibilities = (np.arange(len(clusters))[:, None] == labels).astype(np.float64)  # (K, N)
         for _ in range(steps):
-            updated = softmax(moments.design @ moments.coefficients(responsibilities), axis=1)
-            converged = np.abs(updated - responsibilities).max() < _CONVERGED
+            updated = np.ascontiguousarray(moments.coefficients(responsibilities.T).T) @ columns
+            updated -= updated.max(axis=0)
+            np.exp(updated, out=updated)
+            updated /= updated.sum(axis=0)
+            change = float(np.abs(updated - responsibilities).sum()) / len(x)
             responsibilities = updated
-            if converged:
+            if change < _CONVERGED:
                 break
-        yield responsibilities.argmax(axis=1)
+        yield responsibilities.argmax(axis=0)
 
 
 @final
@@ -115,8 +148,11 @@ class GaussianMoments:
         self.rows, self.columns = _column_pairs(self.d, covariance)
         on_diagonal = self.rows == self.columns
         self.factor = np.where(on_diagonal, -0.5, -1.0)  # a pair i < j stands for two entries of a matrix
+        self.scatter = (x - self.centre).T @ (x - self.centre)
         self.prior = np.where(on_diagonal, variances[self.rows], 0.0)
         self.floor = np.where(on_diagonal, smallest, 0.0)
+        self.pair = np.zeros((self.d, self.d), dtype=np.intp)  # where each entry of a matrix is among the pairs
+        self.pair[self.rows, self.columns] = self.pair[self.columns, self.rows] = np.arange(len(self.rows))
 
     def coefficients(self, responsibilities: Floats) -> Floats:
         """Return the coefficients (P, K) of each component's log joint density, up to a constant."""
@@ -124,39 +160,42 @@ class GaussianMoments:
         sizes = np.maximum(sums[:, 0], 1e-9)
         means = sums[:, 1 : self.d + 1] / sizes[:, None]
         centred = means[:, self.rows] * means[:, self.columns]
-        spread = self._regularised(sums[:, self.d + 1 :] - sizes[:, None] * centred, sizes)
+        if self.covariance == "shared":
+            within = self.scatter[self.rows, self.columns] - sizes @ centred
+            spread = self._regularised(within[None], sizes.sum(keepdims=True), len(sizes))
+        else:
+            spread = self._regularised(sums[:, self.d + 1 :] - sizes[:, None] * centred, sizes, len(sizes))
         if self.covariance == "diagonal":
             linear = means / spread
             quadratic = -0.5 / spread
             log_volume = np.log(spread).sum(axis=1)
         else:
-            matrices = self._matrices(spread)  # one, if it is shared
+            matrices = spread[:, self.pair]  # one, if it is shared
             precisions = np.linalg.inv(matrices)
             linear = (precisions @ means[:, :, None])[:, :, 0]
             quadratic = self.factor * precisions[:, self.rows, self.columns]
-            quadratic = np.broadcast_to(quadratic, (len(means), quadratic.shape[1]))
+            if self.covariance == "shared":
+                quadratic = np.empty((len(means), 0))  # the same for all components
             log_volume = np.linalg.slogdet(matrices)[1]
         constant = np.log(sizes) - 0.5 * (log_volume + np.einsum("ki,ki->k", linear, means))
         return np.concatenate([constant[:, None], linear, quadratic], axis=1).T
 
-    def _regularised(self, scatter: Floats, sizes: Floats) -> Floats:
+    def _regularised(self, scatter: Floats, sizes: Floats, k: int) -> Floats:
         """Return covariances (K or 1, pairs), kept regular by some rows' worth of the overall variances."""
         weight = _PRIOR_ROWS * (self.d + 1)
-        prior = self.prior * len(sizes) ** (-2.0 / self.d)
-        if self.covariance == "shared":
-            scatter, sizes = scatter.sum(axis=0, keepdims=True), sizes.sum(keepdims=True)
+        prior = self.prior * k ** (-2.0 / self.d)
         pooled: Floats = (scatter + weight * prior) / (sizes + weight)[:, None]
         return pooled + self.floor
 
-    def _matrices(self, entries: Floats) -> Floats:
-        matrices = np.empty((len(entries), self.d, self.d))
-        matrices[:, self.rows, self.columns] = entries
-        matrices[:, self.columns, self.rows] = entries
-        return matrices
-
 
 def quadratic_design(centred: Floats, covariance: Covariance) -> Floats:
-    """Return the columns 1, x_i and x_i x_j (i <= j; only i = j for diagonal covariances) of rows (N, D)."""
+    """Return the columns 1, x_i and x_i x_j (i <= j) of rows (N, D).
+
+    For diagonal covariances there is only i = j, for a shared one no product: its products are equally probable under
+    all components.
+    """
+    if covariance == "shared":
+        return np.column_stack((np.ones(len(centred)), centred))
     rows, columns = _column_pairs(centred.shape[1], covariance)
     products = centred[:, rows] * centred[:, columns]
     return np.concatenate([np.ones((len(centred), 1)), centred, products], axis=1)

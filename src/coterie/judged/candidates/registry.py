@@ -62,11 +62,17 @@ class Candidate:
 
 def order_by_size(labels: npt.NDArray[np.integer]) -> tuple[Labels, int]:
     """Renumber clusters from the largest down, ties by first occurrence; return the labels and their number."""
-    found, first, inverse, sizes = np.unique(labels, return_index=True, return_inverse=True, return_counts=True)
-    order = np.lexsort((first, -sizes))
-    rank = np.empty(len(found), dtype=np.int64)
-    rank[order] = np.arange(len(found))
-    return rank[inverse], len(found)
+    numbers = labels.astype(np.int64)
+    numbers -= numbers.min(initial=0)
+    if numbers.max(initial=0) > 4 * len(numbers):  # too far apart to count them by position
+        numbers = np.unique(numbers, return_inverse=True)[1]
+    sizes = np.bincount(numbers)
+    first = np.empty(len(sizes), dtype=np.int64)
+    first[numbers[::-1]] = np.arange(len(numbers))[::-1]  # the last one written is the first row
+    used = np.flatnonzero(sizes)
+    rank = np.empty(len(sizes), dtype=np.int64)
+    rank[used[np.lexsort((first[used], -sizes[used]))]] = np.arange(len(used))
+    return rank[numbers], len(used)
 
 
 @final
