@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -20,7 +21,8 @@ from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import TaskSampler
 from coterie.recipes import TASKS
 
-SMALL = SyntheticPrior(min_points=50, max_points=250)
+SHAPES_AND_TABLES = {"geometric": 0.5, "table": 0.5}
+SMALL = SyntheticPrior(min_points=50, max_points=250, weights=SHAPES_AND_TABLES, decorated=0.0)
 N_TASKS = 350
 
 
@@ -92,10 +94,11 @@ def test_every_kind_occurs(tasks: list[SyntheticTask]) -> None:
 
 
 def test_every_shape_occurs() -> None:
-    planar, generator = SyntheticPrior(min_points=80, max_points=160, max_features=2), seeded()
-    tasks = [planar.sample_task(generator) for _ in range(250)]
+    settings: dict[str, Any] = {"weights": SHAPES_AND_TABLES, "decorated": 0.0}
+    planar, generator = SyntheticPrior(min_points=80, max_points=160, max_features=2, **settings), seeded()
+    tasks = [planar.sample_task(generator) for _ in range(500)]
     assert set(words(tasks, "shapes")) == {*SOLIDS, *FLATS, *CURVES}
-    assert sum(task.kind == "geometric" for task in tasks) > 200
+    assert {task.kind for task in tasks} == {"geometric", "table"}
 
 
 def test_labels_are_as_recoverable_as_the_target(tasks: list[SyntheticTask]) -> None:
@@ -179,15 +182,15 @@ def test_the_seed_determines_the_tasks_for_any_number_of_threads() -> None:
         for threads in (1, 2):
             torch.set_num_threads(threads)
             generator = seeded(11)
-            sampled.append([prior.sample_task(generator) for _ in range(8)])
+            sampled.append([prior.sample_task(generator) for _ in range(24)])
             assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
     for first, second in zip(*sampled, strict=True):
-        assert torch.equal(first.x, second.x)
+        torch.testing.assert_close(first.x, second.x, rtol=0, atol=0, equal_nan=True)
         assert torch.equal(first.labels, second.labels)
-        assert first.description == second.description
-    assert len({float(task.x.sum()) for task in sampled[0]}) == 8
+        assert (first.kind, first.categories, first.description) == (second.kind, second.categories, second.description)
+    assert len({float(task.x.nansum()) for task in sampled[0]}) == 24
 
 
 def test_batches_have_one_shape_and_no_outliers() -> None:
@@ -205,15 +208,19 @@ def test_batches_have_one_shape_and_no_outliers() -> None:
     assert TASKS["universal"] is SyntheticPrior
 
 
-@given(st.integers(0, 2**32), st.integers(20, 200), st.integers(1, 64), st.integers(2, 12))
-def test_tasks_keep_to_any_settings(seed: int, points: int, features: int, clusters: int) -> None:
-    prior = SyntheticPrior(min_points=points, max_points=points, max_features=features, max_clusters=clusters)
+@given(st.integers(0, 2**32), st.integers(20, 200), st.integers(1, 64), st.integers(2, 12), st.booleans())
+def test_tasks_keep_to_any_settings(seed: int, points: int, features: int, clusters: int, decorated: bool) -> None:
+    limits: dict[str, Any] = {"min_points": points, "max_points": points, "max_clusters": clusters}
+    prior = SyntheticPrior(**limits, max_features=features, decorated=float(decorated))
     task = prior.sample_task(seeded(seed))
-    assert task.x.shape[0] == points
-    assert task.x.shape[1] <= features
-    assert task.x.isfinite().all()
+    largest = task.kind == "structureless/largest-cluster"
+    assert len(task.x) <= points if largest else len(task.x) == points
+    assert decorated or task.x.isfinite().all()
+    assert decorated or task.x.shape[1] <= max(2, features)
+    assert not task.x.isinf().any()
     sizes = torch.bincount(task.labels[task.labels >= 0])
-    assert 2 <= len(sizes) <= clusters
+    assert len(sizes) <= clusters
+    assert (len(sizes) == 1) == task.kind.startswith("structureless")
     assert int(sizes.min()) >= sampling.MIN_CLUSTER_SIZE
 
 
@@ -283,9 +290,9 @@ def test_outliers_are_labelled_minus_1_and_constant_columns_become_0() -> None:
 @pytest.mark.parametrize(
     "settings",
     [{"min_points": 10}, {"min_points": 300, "max_points": 200}, {"max_features": 0}, {"max_features": 65},
-     {"max_clusters": 1}],
+     {"max_clusters": 1}, {"decorated": -1.0}, {"split": "all"}],
 )  # fmt: skip
-def test_invalid_settings_are_rejected(settings: dict[str, int]) -> None:
+def test_invalid_settings_are_rejected(settings: dict[str, Any]) -> None:
     name, value = next(iter(settings.items()))
-    with pytest.raises(ConfigError, match=f"{name}={value}"):
+    with pytest.raises(ConfigError, match=f"{name}={value!r}"):
         SyntheticPrior(**settings)

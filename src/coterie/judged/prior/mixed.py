@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from coterie.judged.prior.sampling import (
-    TABULAR,
+    MIXED,
     Description,
     Draft,
     Rng,
@@ -179,4 +179,4 @@ def sample_mixed(style: str, n_points: int, n_features: int, max_clusters: int, 
         return torch.stack([column.build(part) for column, part in zip(made, parts, strict=True)], dim=1)
 
     categories = tuple(index for index, column in enumerate(made) if column.is_category)
-    return Draft(members.labels, build, TABULAR, description, categories)
+    return Draft(members.labels, build, MIXED, description, categories)

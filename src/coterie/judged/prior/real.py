@@ -64,8 +64,7 @@ def load_labelled_table(path: Path) -> SyntheticTask:
 
 def sample_real(path: Path, rng: Rng) -> SyntheticTask:
     """Sample columns, classes and rows of a labelled table."""
-    task = load_labelled_table(path)
-    return _sample_columns(_sample_rows(_sample_classes(task, rng), rng), rng)
+    return _sample_rows(_sample_classes(_sample_columns(load_labelled_table(path), rng), rng), rng)
 
 
 def _to_numbers(column: Array) -> Array:
@@ -78,6 +77,15 @@ def _to_numbers(column: Array) -> Array:
             levels = {level: code for code, level in enumerate(sorted({text for text in column if text is not None}))}
             return np.array([levels.get(text, np.nan) for text in column], dtype=np.float64)
     return np.where(np.isfinite(column), column, np.nan).astype(np.float64)
+
+
+def _sample_columns(task: SyntheticTask, rng: Rng) -> SyntheticTask:
+    """Leave out up to half of the columns in half of the tasks, and columns and rows without values."""
+    usable = (~task.x.isnan()).any(dim=0).nonzero().squeeze(1)
+    fraction = rng.scalar(0.5, 1.0) if rng.bernoulli(0.5) else 1.0
+    count = min(MAX_COLUMNS, max(2, round(fraction * len(usable))))
+    fewer = task.select(usable[rng.permutation(len(usable))[:count]].sort().values)
+    return fewer.take((~fewer.x.isnan()).any(dim=1))
 
 
 def _sample_classes(task: SyntheticTask, rng: Rng) -> SyntheticTask:
@@ -96,12 +104,3 @@ def _sample_rows(task: SyntheticTask, rng: Rng) -> SyntheticTask:
     fewer = task.take(rng.permutation(len(task.x))[:count])
     large = torch.bincount(fewer.labels) >= MIN_CLUSTER_SIZE
     return fewer.take(large[fewer.labels]) if int(large.sum()) >= 2 else task.take(rng.permutation(len(task.x))[:most])
-
-
-def _sample_columns(task: SyntheticTask, rng: Rng) -> SyntheticTask:
-    """Leave out up to half of the columns in half of the tasks, and those without values."""
-    usable = (~task.x.isnan()).any(dim=0).nonzero().squeeze(1)
-    fraction = rng.scalar(0.5, 1.0) if rng.bernoulli(0.5) else 1.0
-    count = min(MAX_COLUMNS, max(2, round(fraction * len(usable))))
-    kept = usable[rng.permutation(len(usable))[:count]].sort().values
-    return task.select(kept)

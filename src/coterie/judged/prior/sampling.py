@@ -194,6 +194,8 @@ INTERLEAVED: Final = Difficulty({"clear": 0.8, "touching": 0.2}, 0.3)  # nested 
 CROSSING: Final = Difficulty({"touching": 1.0}, 1.0)  # clusters that intersect
 TABULAR: Final = Difficulty({"clear": 0.24, "touching": 0.22, "overlapping": 0.22, "hazy": 0.16, "faint": 0.16}, 0.3)
 """Classes of tables, at all levels."""
+MIXED: Final = Difficulty({"clear": 0.32, "touching": 0.25, "overlapping": 0.2, "hazy": 0.13, "faint": 0.1}, 0.3)
+"""Classes of tables of mixed columns."""
 
 
 @final

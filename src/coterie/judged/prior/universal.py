@@ -203,7 +203,10 @@ def _largest_cluster(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
 
 def _real(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
     found = find_tables(prior.tables)
-    held_out = {name for name in found if {name, name.partition("/")[2]} & set(prior.held_out_tables)}
+    stems = {name: {name, name.partition("/")[2]} for name in found}
+    if unknown := set(prior.held_out_tables).difference(*stems.values()):
+        raise ConfigError(f"held_out_tables has {', '.join(sorted(unknown))}; choose from: {', '.join(found)}.")
+    held_out = {name for name in found if stems[name] & set(prior.held_out_tables)}
     names = held_out if prior.split == "validation" else found.keys() - held_out
     if not names:
         raise ConfigError(f"The {prior.split} split has no tables: {len(held_out)} of {len(found)} are held out.")
