@@ -11,13 +11,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
 from coterie.errors import InputError
-from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order, relative_scales
+from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
 from coterie.judged.judge import TOLERANCE, Judge, ScoredCandidates
-from coterie.judged.sample import SubsampleVote, VoteResult
+from coterie.judged.preparation import Missing, Preparation
+from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
 from coterie.judged.space import Labels, Singles
 from coterie.progress import Callback, Progress
-from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table
 from coterie.validation import (
     BOOLEAN,
@@ -25,6 +25,7 @@ from coterie.validation import (
     PATH,
     Choice,
     Constraints,
+    InstanceOf,
     Integer,
     Number,
     check_n_clusters,
@@ -48,19 +49,27 @@ class Coterie(BaseClusterer):
         Number of clusters; "auto" leaves it to the judge.
     max_clusters : int
         Largest number of clusters considered by "auto".
-    allow_single : bool
-        Whether the result may be that all rows form one cluster.
+    allow_single : bool or "auto"
+        Whether the result may be that all rows form one cluster. With "auto" that needs strong evidence; with True it
+        needs to be more probable than not.
     granularity : float
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
     effort : {"fast", "balanced", "thorough"}
         How many candidates are generated, on at most 1,000, 1,500 or 2,000 rows. Larger inputs are subsampled; the
         remaining rows are assigned to the clusters found. With "thorough" up to three subsamples vote.
+    missing : {"ignore", "indicator"}
+        Whether missing values are no information, and are filled in from similar rows, or whether that a value is
+        missing is information of its own.
+    column_weights : dict of str to float, optional
+        Factors of columns by name: below 1 for columns that should count less, 0 to leave a column out.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
     weights : str or Path
         Weights of the judge: a shipped name or a file.
     noise : bool
-        Whether rows far from all others get the label -1.
+        Whether rows far from all others, or in a sparse background, get the label -1.
+    n_jobs : int, optional
+        Number of threads that generate candidates; -1 for one per processor. The result does not depend on it.
 
     Attributes
     ----------
@@ -94,12 +103,15 @@ class Coterie(BaseClusterer):
     constraints: ClassVar[Mapping[str, Constraints]] = {
         "n_clusters": (Integer(1), Choice("auto"), NONE),
         "max_clusters": Integer(2),
-        "allow_single": BOOLEAN,
+        "allow_single": (BOOLEAN, Choice("auto")),
         "granularity": Number(),
         "effort": Choice(*EFFORTS),
+        "missing": Choice("ignore", "indicator"),
+        "column_weights": (InstanceOf(Mapping, "a dict of column names to factors"), NONE),
         "keep_ids": BOOLEAN,
         "weights": PATH,
         "noise": BOOLEAN,
+        "n_jobs": (Integer(-1), NONE),
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {**BaseClusterer.renamed_parameters, "judge": "weights"}
     former_attributes: ClassVar = {
@@ -114,12 +126,15 @@ class Coterie(BaseClusterer):
         n_clusters: int | Literal["auto"] = "auto",
         *,
         max_clusters: int = 50,
-        allow_single: bool = False,
+        allow_single: bool | Literal["auto"] = "auto",
         granularity: float = 0.0,
         effort: Effort = "balanced",
+        missing: Missing = "ignore",
+        column_weights: Mapping[str, float] | None = None,
         keep_ids: bool = False,
         weights: str | Path = "judge-v2",
         noise: bool = False,
+        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
         callback: Callback | None = None,
@@ -129,9 +144,12 @@ class Coterie(BaseClusterer):
         self.allow_single = allow_single
         self.granularity = granularity
         self.effort = effort
+        self.missing: Missing = missing
+        self.column_weights = column_weights
         self.keep_ids = keep_ids
         self.weights = weights
         self.noise = noise
+        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
@@ -140,8 +158,13 @@ class Coterie(BaseClusterer):
         table = self._read(X, reset=True)
         before = self._former_labels(table) if self.keep_ids else None
         self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
-        self.table_ = TableEncoder("standard").fit(table)
-        encoded = self.table_.transform(table)
+        seed = seed_from(self.random_state)
+        donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self.effort], seed)
+        self._preparation = Preparation.fit(
+            table, donors, missing=self.missing, column_weights=self.column_weights
+        )
+        self.table_ = self._preparation.encoder
+        encoded = self._preparation.encode(table)
         n_clusters = self._given_n_clusters()
         if n_clusters is not None:
             check_n_clusters(n_clusters, len(encoded))
@@ -151,12 +174,12 @@ class Coterie(BaseClusterer):
             n_clusters,
             self.max_clusters,
             self.granularity,
-            seed_from(self.random_state),
+            seed,
         )
-        samples = [self._in_units(encoded[indices]) for indices in vote.sample(len(encoded))]
+        samples = Samples.take(self._preparation, encoded, self.effort, seed)
         callback = self._progress()
         on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
-        result = vote.run(samples, on_stage)
+        result = vote.run(samples.spaces, on_stage)
         self.notes_ = (*result.describe_sampling(len(encoded), ALIKE), *self._choose(result, n_clusters))
         self._label(encoded, before)
 
@@ -165,6 +188,12 @@ class Coterie(BaseClusterer):
         if self.n_clusters is None:
             warnings.warn('n_clusters=None is deprecated; use n_clusters="auto".', FutureWarning, stacklevel=2)
         return None if self.n_clusters in {None, "auto"} else int(self.n_clusters)
+
+    def _single_threshold(self, scored: ScoredCandidates) -> float:
+        """Return the probability above which the result is one cluster."""
+        if self.allow_single == "auto":
+            return scored.single_threshold
+        return 0.5 if self.allow_single else 1.0
 
     def _choose(self, result: VoteResult, n_clusters: int | None) -> list[str]:
         """Choose a candidate, describe all of them, fit the assigner; return notes."""
@@ -179,7 +208,7 @@ class Coterie(BaseClusterer):
             self.levels_ = [scored.describe(index) for index in scored.best_by_number().values()]
             other = scored.runner_up(chosen, ALIKE)
             self.runner_up_ = None if other is None else scored.describe(other)
-            if self.allow_single and n_clusters is None and scored.single_probability > 0.5:
+            if n_clusters is None and scored.single_probability > self._single_threshold(scored):
                 self.runner_up_ = self.candidates_[0]
                 self.confidence_, single = scored.single_probability, True
         if scored is None or single:
@@ -279,7 +308,7 @@ class Coterie(BaseClusterer):
         assigner = Assigner.fit(scored.space, scored.best_with(n_clusters))
         outliers = None if self._outliers is None else Outliers.fit(assigner, scored.space.x)
         encoded = self._encode_rows(X)
-        parts = [self._in_units(encoded[block]) for block in blocks(len(encoded))]
+        parts = [self._preparation.scale(encoded[block]) for block in blocks(len(encoded))]
         return np.concatenate([assign(x, assigner, outliers, np.arange(n_clusters))[1] for x in parts])
 
     def shortlist(self, at_most: int = 10) -> list[dict[str, Any]]:
@@ -322,25 +351,21 @@ class Coterie(BaseClusterer):
         return self._scored
 
     def _assign(self, encoded: Singles) -> tuple[Singles, Labels]:
-        return assign(self._in_units(encoded), self._assigner, self._outliers, self._order)
+        return assign(self._preparation.scale(encoded), self._assigner, self._outliers, self._order)
 
     def _assign_labels(self, encoded: Singles) -> Labels:
         return np.concatenate([self._assign(encoded[block])[1] for block in blocks(len(encoded))])
 
     def _encode_rows(self, X: Any) -> Singles:
         check_is_fitted(self)
-        return self.table_.transform(self._read(X, reset=False))
-
-    def _in_units(self, encoded: Singles) -> npt.NDArray[np.float64]:
-        """Restore the relative scales of the encoded columns; categories get the median scale of the number columns."""
-        return encoded.astype(np.float64) * relative_scales(self.table_)
+        return self._preparation.encode(self._read(X, reset=False))
 
     def _former_labels(self, table: Table) -> Labels | None:
         """Assign new rows to the clusters of the last fit; None if there was none with such columns."""
         if not self.__sklearn_is_fitted__():
             return None
         try:
-            return self._assign_labels(self.table_.transform(table))
+            return self._assign_labels(self._preparation.encode(table))
         except InputError:
             return None
 
@@ -350,7 +375,7 @@ class Coterie(BaseClusterer):
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         check_is_fitted(self)
         arrays, names = self._assigner.to_arrays()
-        arrays |= {"order": self._order, "means": self._means}
+        arrays |= {"order": self._order, "means": self._means, **self._preparation.to_arrays()}
         if self._outliers is not None:
             arrays |= self._outliers.to_arrays()
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
@@ -360,6 +385,7 @@ class Coterie(BaseClusterer):
     def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         if self.n_clusters is None:  # how version 0.1 wrote "auto"
             self.n_clusters = "auto"
+        self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
         self._outliers = Outliers.from_arrays(arrays)
         self._scored = None

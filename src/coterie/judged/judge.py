@@ -171,6 +171,7 @@ class ScoredCandidates:
     features: CandidateFeatures
     logits: Floats  # logits of the expected adjusted Rand index of each candidate with the true partition
     single_probability: float  # probability that all rows are one cluster
+    single_threshold: float = 1.0  # probability above which that is the answer unless something else is asked for
 
     @property
     def candidates(self) -> tuple[Candidate, ...]:
@@ -263,6 +264,7 @@ class Judge:
     columns: tuple[str, ...]
     slope: float
     offset: float
+    single_threshold: float = 1.0  # as in `ScoredCandidates`; judges before version 3 never answer with one cluster
 
     @classmethod
     def read(cls, weights: str | Path) -> Self:
@@ -280,7 +282,8 @@ class Judge:
                     f"weights={str(weights)!r} were trained on columns that this version does not compute. Train the "
                     "judge again from its recipe."
                 )
-            return cls(network, columns, float(calibration["slope"]), float(calibration["offset"]))
+            threshold = float(calibration.get("single_threshold", 1.0))
+            return cls(network, columns, float(calibration["slope"]), float(calibration["offset"]), threshold)
         except (KeyError, ConfigError) as error:
             raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
 
@@ -329,7 +332,7 @@ class Judge:
         neutral = dict(zip(self.columns, self.network.centre.tolist(), strict=True))
         logits, single = self.network(features.select(neutral))
         calibrated = self.slope * logits.astype(np.float64) + self.offset
-        return ScoredCandidates(features, calibrated, float(expit(single)))
+        return ScoredCandidates(features, calibrated, float(expit(single)), self.single_threshold)
 
 
 _SHIPPED: dict[str, Judge] = {}

@@ -108,12 +108,12 @@ class JudgeModel(nn.Module):
 
     def _losses(self, batch: JudgedBatch, logits: Tensor, single: Tensor) -> Float[Tensor, "3"]:
         """Return the three losses of one member."""
-        present = batch.valid & ~batch.single.unsqueeze(1)
         several = (~batch.single).sum().clamp(min=1)
-        truth = batch.score.clamp(0.0, 1.0).masked_fill(~present, 0.0)
+        # Every partition of a set without structure is wrong.
+        truth = batch.score.clamp(0.0, 1.0).masked_fill(~batch.valid | batch.single.unsqueeze(1), 0.0)
         error = binary_cross_entropy_with_logits(logits, truth, reduction="none")
         error = error - torch.special.entr(truth) - torch.special.entr(1.0 - truth)  # zero for a perfect prediction
-        error = ((error * present).sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).sum() / several
+        error = ((error * batch.valid).sum(dim=1) / batch.valid.sum(dim=1).clamp(min=1)).mean()
         choice = (self.config.choice_scale * logits).masked_fill(~batch.valid, -torch.inf).softmax(dim=1)
         value = truth - self.config.number_weight * batch.doublings.clamp(max=MAX_DOUBLINGS)
         best = value.masked_fill(~batch.valid, -torch.inf).amax(dim=1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import final
+from typing import Self, final
 
 import numpy as np
 from scipy.special import expit
@@ -12,10 +12,14 @@ from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates, order_by_size
 from coterie.judged.features.partitions import rand_indices
 from coterie.judged.judge import Judge, Refinement, ScoredCandidates, choose
-from coterie.judged.space import Floats, Integers, Labels, Space
+from coterie.judged.noise import NoiseModel
+from coterie.judged.preparation import Preparation
+from coterie.judged.space import Floats, Integers, Labels, Singles, Space
+from coterie.judged.views import View
 
 SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}  # rows of a subsample
 MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 1, "thorough": 3}  # subsamples of a table with enough rows
+POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
 REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2, "thorough": 3}
 
 OnStage = Callable[[str], None]
@@ -60,23 +64,16 @@ class SubsampleVote:
     granularity: float
     seed: int
 
-    def sample(self, n: int) -> list[Labels]:
-        """Return the row indices of each subsample: one, or several if n rows suffice for them."""
-        size = SAMPLE_ROWS[self.effort]
-        samples = 1 if self.n_clusters == 1 else min(MAX_SAMPLES[self.effort], n // size)
-        return disjoint_subsamples(n, size, max(1, samples), self.seed)
-
-    def run(self, samples: Sequence[Floats], on_stage: OnStage | None = None) -> VoteResult:
+    def run(self, spaces: Sequence[Space], on_stage: OnStage | None = None) -> VoteResult:
         """Score the candidates of each subsample and let all of them vote; those without candidates abstain."""
-        spaces = [Space(rows) for rows in samples]
         stages = [_name_sample(index, len(spaces), on_stage) for index in range(len(spaces))]
         scored = [self.score(space, stage) for space, stage in zip(spaces, stages, strict=True)]
         if voters := [each for each in scored if each is not None]:
             return self.vote(voters)
         if self.n_clusters is not None and self.n_clusters > 1:
             raise InputError(
-                f"n_clusters={self.n_clusters} is more than the distinct rows among the {sum(map(len, samples)):,} "
-                "rows that are clustered. Ask for fewer clusters."
+                f"n_clusters={self.n_clusters} is more than the distinct rows among the "
+                f"{sum(len(space.x) for space in spaces):,} rows that are clustered. Ask for fewer clusters."
             )
         return VoteResult(spaces[0], None, 1.0, np.empty(0))
 
@@ -122,6 +119,36 @@ class SubsampleVote:
                 new.append(each)
         logits = (self.judge.extend(scored, new) if new else scored).logits
         return np.array([np.nan if each is None else logits[index[each.labels.tobytes()]] for each in choices])
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """Subsamples of the rows of a table, without background noise."""
+
+    indices: tuple[Labels, ...]  # rows of each subsample, ascending
+    spaces: tuple[Space, ...]  # the same rows as they are clustered
+    reference: View  # the view in which noise was looked for
+    noise: NoiseModel | None  # how noise is recognised; None if there is none
+
+    @classmethod
+    def take(cls, preparation: Preparation, encoded: Singles, effort: Effort, seed: int) -> Self:
+        """Look for noise among at most 20,000 rows, and take one subsample of the others, or several if they suffice.
+
+        Rows are in the encoding of the preparation.
+        """
+        size = SAMPLE_ROWS[effort]
+        pool = subsample_indices(len(encoded), POOL_ROWS, seed)
+        x = preparation.scale(encoded[pool])
+        reference = Space(x[subsample_indices(len(x), size, seed)], preparation.columns).views[0]
+        rows = reference.transform(x)
+        noise = NoiseModel.fit(rows)
+        clean = np.arange(len(pool)) if noise is None else np.flatnonzero(~noise.find(rows))
+        samples = max(1, min(MAX_SAMPLES[effort], len(clean) // size))
+        chosen = [clean[taken] for taken in disjoint_subsamples(len(clean), size, samples, seed)]
+        left_out = 1.0 - len(clean) / len(pool)
+        spaces = tuple(Space(x[taken], preparation.columns, noise=left_out) for taken in chosen)
+        return cls(tuple(pool[taken] for taken in chosen), spaces, reference, noise)
 
 
 def subsample_indices(n: int, at_most: int, seed: int) -> Labels:

@@ -387,8 +387,9 @@ class Space:
     (50, 50)
     """
 
-    def __init__(self, x: Floats, columns: Columns | None = None) -> None:
+    def __init__(self, x: Floats, columns: Columns | None = None, *, noise: float = 0.0) -> None:
         self.x: Floats = np.asarray(x, dtype=np.float64)
+        self.noise = noise  # fraction of the rows that were left out as background noise
         self.columns = (columns or Columns.numbers(self.x.shape[1])).join_one_hot(self.x)
         self._geometries: dict[str, Geometry] = {}
 
@@ -432,6 +433,6 @@ class Space:
 
     def without_geometry(self) -> "Space":
         """Return the rows and views alone, which take little memory."""
-        light = Space(self.x, self.columns)
+        light = Space(self.x, self.columns, noise=self.noise)
         light.views = self.views
         return light

@@ -7,7 +7,7 @@ first, kept in files, and used many times.
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -24,17 +24,18 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Effort, generate_candidates
 from coterie.judged.features.table import CandidateFeatures, column_names
+from coterie.judged.preparation import Preparation
 from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.sample import SAMPLE_ROWS, Samples, subsample_indices
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.progress import Callback
 from coterie.training.loop import TrainConfig, train
-from coterie.validation import FRACTION, Constraints, Integer, Number, check_parameters
+from coterie.validation import FRACTION, Constraints, Integer, check_parameters
 
 SETS_PER_FILE = 20
-MIN_SINGLE_CLUSTER = 40  # points that a cluster needs to become a set of one cluster
 MAX_CANDIDATES = 96  # candidates of a set that one training step uses, unless the recipe says otherwise
 NEWTON_STEPS = 20
 HALVINGS = 12
@@ -45,7 +46,6 @@ _CONSTRAINTS: Mapping[str, Constraints] = {
     "sets": Integer(1),
     "held_out": Integer(1),
     "balanced": FRACTION,
-    "single_cluster": Number(0.0, 0.99),
     "max_candidates": Integer(2),
 }
 
@@ -55,12 +55,11 @@ _CONSTRAINTS: Mapping[str, Constraints] = {
 class ScoredSetsConfig:
     """Numbers of scored sets, and how their candidates are generated."""
 
-    RENAMED: ClassVar = {"thorough": "balanced", "single": "single_cluster", "shown": "max_candidates"}
+    RENAMED: ClassVar = {"thorough": "balanced", "shown": "max_candidates"}
 
     sets: int  # sets to train on
     held_out: int  # sets for evaluation and calibration
     balanced: float = 0.3  # fraction of the sets whose candidates have "balanced" effort; the others have "fast"
-    single_cluster: float = 0.15  # fraction of the sets that consist of one cluster of a larger set
     max_candidates: int = MAX_CANDIDATES  # candidates of a set that one training step uses, sampled at random
 
     def __post_init__(self) -> None:
@@ -75,7 +74,8 @@ class ScoredSet:
     columns: Float[Tensor, "R C"]  # features of each candidate
     score: Float[Tensor, " R"]  # adjusted Rand index of each candidate with the true labels
     n_clusters: Int[Tensor, " R"]
-    n_true_clusters: int
+    n_true_clusters: int  # 1 if the set has no structure
+    kind: str = ""  # kind of the set
 
 
 def train_judge(
@@ -132,27 +132,26 @@ def make_scored_sets(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int,
 
 
 def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSet | None:
-    """Generate candidate partitions of a set and compare them with its labels; None if there are no candidates."""
-    x, truth = task.x.double().numpy(), task.labels.numpy()
-    candidates = generate_candidates(x, effort=effort, seed=seed)
+    """Generate candidate partitions of a set as the estimator does, and compare them with its labels.
+
+    None if there are no candidates, or too few rows left that are not noise.
+    """
+    table = task.to_table()
+    preparation = Preparation.fit(table, subsample_indices(table.n_rows, SAMPLE_ROWS[effort], seed))
+    samples = Samples.take(preparation, preparation.encode(table), effort, seed)
+    space, truth = samples.spaces[0], task.labels.numpy()[samples.indices[0]]
+    labelled = truth >= 0
+    candidates = generate_candidates(space, effort=effort, seed=seed) if labelled.any() else []
     if not candidates:
         return None
-    labelled = truth >= 0
     scores = [adjusted_rand_index(truth[labelled], each.labels[labelled]) for each in candidates]
     return ScoredSet(
-        columns=torch.from_numpy(CandidateFeatures.compute(x, candidates).table()),
+        columns=torch.from_numpy(CandidateFeatures.compute(space, candidates).table()),
         score=torch.tensor(scores, dtype=torch.float32),
         n_clusters=torch.tensor([each.n_clusters for each in candidates]),
-        n_true_clusters=len(np.unique(truth[labelled])),
+        n_true_clusters=task.n_clusters,
+        kind=task.kind,
     )
-
-
-def keep_largest_cluster(task: SyntheticTask) -> SyntheticTask:
-    """Return the largest cluster as a set of its own; the whole set if that cluster is small."""
-    members = task.labels == int(torch.bincount(task.labels.clamp(min=0)[task.labels >= 0]).argmax())
-    if int(members.sum()) < MIN_SINGLE_CLUSTER:
-        return task
-    return SyntheticTask(task.x[members], torch.zeros_like(task.labels[members]), task.kind, task.description)
 
 
 def candidate_batches(
@@ -168,7 +167,7 @@ def _subsample(one: ScoredSet, max_candidates: int, generator: Generator) -> Sco
     if len(one.score) <= max_candidates:
         return one
     kept = torch.randperm(len(one.score), generator=generator)[:max_candidates]
-    return ScoredSet(one.columns[kept], one.score[kept], one.n_clusters[kept], one.n_true_clusters)
+    return replace(one, columns=one.columns[kept], score=one.score[kept], n_clusters=one.n_clusters[kept])
 
 
 def pad_candidates(sets: Sequence[ScoredSet]) -> JudgedBatch:
@@ -227,20 +226,19 @@ def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:
 
 def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indices: range, folder: Path) -> None:
     torch.set_num_threads(1)
-    tensors = {}
+    tensors, kinds = {}, []
     for index in indices:
         one = None
         generator = Generator().manual_seed(seed * _STRIDE + index)
         while one is None:
             effort: Effort = "balanced" if _bernoulli(config.balanced, generator) else "fast"
-            task = tasks.sample_task(generator)
-            if _bernoulli(config.single_cluster, generator):
-                task = keep_largest_cluster(task)
-            one = score_candidates(task, effort, index)
+            one = score_candidates(tasks.sample_task(generator), effort, index)
+        kinds.append(one.kind)
         truth = torch.tensor(one.n_true_clusters)
         for name, value in zip(_TENSORS, (one.columns, one.score, one.n_clusters, truth), strict=True):
             tensors[f"{index}.{name}"] = value
-    save_checkpoint(_file(folder, indices), to_arrays(tensors), {"sets": [indices.start, indices.stop]}, force=True)
+    card = {"sets": [indices.start, indices.stop], "kinds": kinds}
+    save_checkpoint(_file(folder, indices), to_arrays(tensors), card, force=True)
 
 
 def read_scored_sets(path: Path) -> list[ScoredSet]:
@@ -248,7 +246,11 @@ def read_scored_sets(path: Path) -> list[ScoredSet]:
     arrays, card = load_checkpoint(path)
     tensors = to_tensors(arrays)
     rows = [[tensors[f"{index}.{name}"] for name in _TENSORS] for index in range(*card["sets"])]
-    return [ScoredSet(columns, score, n_clusters, int(truth)) for columns, score, n_clusters, truth in rows]
+    kinds = card.get("kinds", [""] * len(rows))
+    return [
+        ScoredSet(columns, score, n_clusters, int(truth), kind)
+        for (columns, score, n_clusters, truth), kind in zip(rows, kinds, strict=True)
+    ]
 
 
 def _file(folder: Path, indices: range) -> Path:

@@ -199,7 +199,8 @@ FEATURES: dict[str, str] = {
     # stability
     "halves_agree": "adjusted Rand index of k-means on two halves of the rows, for this number of clusters",
     "halves_agree_relative": "the same, less its largest value for any number of clusters",
-    # columns of the table, the same for all candidates
+    # columns of the table and noise, the same for all candidates
+    "noise": "fraction of the rows that were left out as background noise",
     "discrete_columns": "fraction of columns that are discrete",
     "discrete_weight": "mean weight of discrete columns",
     "log_levels": "log mean number of levels of the columns, continuous ones in bins",
@@ -321,6 +322,7 @@ def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Sin
     levels = geometry.cached("column levels", lambda: ColumnLevels.find(space))
     stability = geometry.cached("halves", lambda: halves_agreement(geometry))
     shared = geometry.cached("dataset features", lambda: dataset_features(geometry) | table_features(levels))
+    shared["noise"] = space.noise
     table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
     for start, stop in _blocks(labels):
         parts = Partitions.from_labels(labels[start:stop])
