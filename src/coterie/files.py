@@ -17,7 +17,7 @@ def write_atomically(path: str | Path, data: bytes | str, *, force: bool) -> Non
     if path.is_dir():
         raise OutputError(f"{str(path)!r} is a folder. Give the name of a file to write.")
     if path.is_file() and not force:
-        raise OutputError(f"{str(path)!r} exists already. Choose another name, or allow replacing it (--force).")
+        raise OutputError(f"{str(path)!r} exists already. Choose another name, or replace it with force=True.")
     if not path.parent.is_dir():
         raise OutputError(f"The folder {str(path.parent)!r} does not exist. Create it first.")
     if path.exists() and not path.is_file():  # a device or a pipe receives the bytes and must not be replaced

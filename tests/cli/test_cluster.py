@@ -256,6 +256,11 @@ _COTERIE, _DAC, _TCC = (Coterie, "coterie"), (DAC, "dac"), (TCC, "tcc")
         (_COTERIE, ["-k", "auto", "--effort", "balanced", "--granularity", "0", "--seed", "0"], {}),
         (_COTERIE, ["-k", "4", "--seed", "7"], {"n_clusters": 4, "random_state": 7}),
         (_COTERIE, ["--effort", "thorough", "--granularity", "-1.5"], {"effort": "thorough", "granularity": -1.5}),
+        (
+            _COTERIE,
+            ["--weight", "x=0.5", "--weight", "a=b=2", "--missing", "indicator"],
+            {"column_weights": {"x": 0.5, "a=b": 2.0}, "missing": "indicator"},
+        ),
         (_COTERIE, ["--noise", "--allow-single"], {"noise": True, "allow_single": True}),
         ((ClAM, "clam"), ["--scaling", "standard"], {"scaling": "standard"}),
         (_DAC, [], {}),

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
 from coterie.errors import InputError, TableError
-from coterie.tables.encoder import Scaling, TableEncoder
+from coterie.tables.encoder import Missing, Scaling, TableEncoder
 from coterie.tables.table import Table, as_table, text_column
 
 SCALINGS: tuple[Scaling, ...] = ("robust", "standard", "none")
@@ -123,10 +123,97 @@ def test_missing_numbers_become_the_median() -> None:
     assert encoder.transform(as_table([[np.nan, 5.0]])).tolist() == [[2.0]]
 
 
-def test_notes_about_many_columns_are_abbreviated() -> None:
+MISSING: tuple[Missing, ...] = ("fill", "keep", "indicate")
+
+
+@pytest.mark.parametrize("missing", MISSING)
+def test_notes_about_many_columns_are_abbreviated(missing: Missing) -> None:
     X = np.random.default_rng(0).normal(size=(50, 40))
     X[0] = np.nan
-    assert len(TableEncoder().fit(as_table(X)).notes) == 11
+    notes = TableEncoder(missing=missing).fit(as_table(X)).notes
+    assert len(notes) == 11
+    assert notes[-1].startswith("30 more columns have 30 missing values, ")
+
+
+def test_the_median_of_dates_is_a_date() -> None:
+    (note, _) = TableEncoder().fit(MIXED.select([3])).notes
+    assert note == "column 'day': 1 of 4 values are missing, filled with the median 2020-01-02"
+    times = np.array(["2020-01-01T10:00", "NaT", "2020-01-01T12:30"], dtype="datetime64[us]")
+    assert TableEncoder().fit(Table(("t",), (times,))).notes[0].endswith("the median 2020-01-01 11:15:00")
+
+
+@pytest.mark.parametrize("scaling", SCALINGS)
+def test_missing_values_can_be_kept(scaling: Scaling) -> None:
+    columns = (np.array([1.0, np.nan, np.inf, 5.0, 9.0]), text_column(["a", "b", None, None, "a"]))
+    table = Table(("income", "plan"), columns)
+    encoder = TableEncoder(scaling, missing="keep").fit(table)
+    Z = encoder.transform(table)
+    assert [feature.name for feature in encoder.features] == ["income", "plan=a", "plan=b"]
+    np.testing.assert_array_equal(np.isnan(Z[:, 0]), [False, True, True, False, False])
+    np.testing.assert_array_equal(np.isnan(Z[:, 1:]), [[False] * 2, [False] * 2, [True] * 2, [True] * 2, [False] * 2])
+    present = Table(("income", "plan"), (np.array([1.0, 5.0, 9.0]), text_column(["a", "b", "a"])))
+    alone = TableEncoder(scaling).fit(present)  # scales and offsets are those of the present values
+    np.testing.assert_array_equal(alone.transform(present)[:, 0], Z[[0, 3, 4], 0])
+    np.testing.assert_array_equal(alone.transform(present)[:, 1:], Z[[0, 1, 4], 1:])
+    back = encoder.inverse_transform(Z)
+    np.testing.assert_allclose(back[:, 0], [1.0, np.nan, np.nan, 5.0, 9.0], rtol=1e-6)
+    np.testing.assert_allclose(back[:, 1], [1.0, 0.0, np.nan, np.nan, 1.0], atol=1e-6)
+    assert encoder.notes == (
+        "column 'income': 2 of 5 values are missing or infinite and are ignored",
+        "column 'plan': 2 of 5 values are missing and are ignored",
+    )
+
+
+def test_missing_values_can_be_indicated() -> None:
+    encoder = TableEncoder("none", missing="indicate").fit(MIXED)
+    names = ["n", "colour=blue", "colour=red", "colour=(missing)", "flag", "day", "day is missing"]
+    assert [feature.name for feature in encoder.features] == names
+    Z = encoder.transform(MIXED.select([0, 1, 2, 3]))
+    assert Z[:, 6].tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert np.isnan(Z[:, 5]).tolist() == [False, False, True, False]
+    assert Z[:, 3].tolist() == [0.0, 0.0, 1.0, 0.0]
+    assert "column 'day': 1 of 4 values are missing, which is a feature of its own" in encoder.notes
+    scaled = TableEncoder("standard", missing="indicate").fit(MIXED)
+    indicator = scaled.transform(MIXED)[:, 6]
+    assert (indicator.mean(), indicator.std()) == (pytest.approx(0.0, abs=1e-6), pytest.approx(1.0))
+    np.testing.assert_allclose(scaled.inverse_transform(scaled.transform(MIXED))[:, 6], [0, 0, 1, 0], atol=1e-6)
+    constant = TableEncoder(missing="indicate").fit(as_table([[5.0], [np.nan], [5.0]]))
+    assert [feature.name for feature in constant.features] == ["x0 is missing"]
+
+
+def test_a_category_that_is_missing_in_new_rows_only_is_not_unseen_if_missing_values_are_kept() -> None:
+    table = as_table([["a", 1.0], ["b", 2.0], ["a", 4.0]])
+    new = as_table([["z", 1.0], [None, 1.0], ["a", 1.0]])
+    for missing in MISSING[1:]:
+        encoder = TableEncoder(missing=missing).fit(table)
+        Z = encoder.transform(new)
+        assert not Z[0, :2].any()
+        assert np.isnan(Z[1, :2]).all()
+        assert encoder.describe_unseen(new) == (
+            "column 'x0': 1 rows have values that did not occur when the model was fitted: 'z'",
+        )
+
+
+def test_columns_without_values_are_left_out_whatever_becomes_of_missing_values() -> None:
+    columns = (np.full(3, np.nan), text_column([None, None, None]), text_column(["a", None, "a"]), np.arange(3.0))
+    table = Table(("empty", "blank", "same", "n"), columns)
+    left_out = "left out, since all values are missing: 'empty', 'blank'"
+    for missing, kept in zip(MISSING[1:], (["n"], ["same=a", "same=(missing)", "n"]), strict=True):
+        encoder = TableEncoder(missing=missing).fit(table)
+        assert [feature.name for feature in encoder.features] == kept
+        assert left_out in encoder.notes
+        with pytest.raises(TableError, match="Every value of every column is missing"):
+            TableEncoder(missing=missing).fit(table.select([0, 1]))
+
+
+def test_columns_can_be_left_out() -> None:
+    encoder = TableEncoder().fit(MIXED, leave_out={"colour", "day"})
+    assert [feature.name for feature in encoder.features] == ["n", "flag"]
+    assert encoder.notes == ("left out, as asked for: 'colour', 'day'",)
+    expected = TableEncoder().fit(MIXED.select([0, 2])).transform(MIXED.select([0, 2]))
+    np.testing.assert_array_equal(encoder.transform(MIXED), expected)
+    with pytest.raises(TableError, match="All columns"):
+        TableEncoder().fit(MIXED, leave_out=MIXED.names)
 
 
 def test_constant_columns_are_left_out_unless_all_are_constant() -> None:
@@ -197,7 +284,7 @@ def test_levels_are_matched_as_text_and_limited() -> None:
     encoder = TableEncoder().fit(Table(("code",), (text_column(["1", "2", "x"]),)))
     part = encoder.transform(Table(("code",), (np.array([2.0, 1.0]),)))
     np.testing.assert_array_equal(part, encoder.transform(Table(("code",), (text_column(["2", "1"]),))))
-    with pytest.raises(TableError, match=r"51 different texts.*--drop 'who'.*--id 'who'"):
+    with pytest.raises(TableError, match=r"51 different texts.*Leave it out"):
         TableEncoder().fit(Table(("who",), (text_column([str(i) for i in range(51)]),)))
 
 
@@ -205,7 +292,7 @@ def test_levels_are_matched_as_text_and_limited() -> None:
 def test_row_numbers_are_noted(name: str) -> None:
     table = Table((name, "width"), (np.arange(20.0), np.arange(20.0)))
     (note,) = TableEncoder().fit(table).notes
-    assert f"--id {name!r}" in note
+    assert note == f"column {name!r} only numbers the rows; leave it out unless their order matters"
 
 
 def test_columns_are_matched_by_name_if_both_tables_have_names() -> None:
@@ -231,9 +318,10 @@ def test_the_number_and_kinds_of_columns_must_match() -> None:
         assert np.isfinite(encoder.transform(as_table(np.array([[missing]])))).all()
 
 
+@pytest.mark.parametrize("missing", MISSING)
 @pytest.mark.parametrize("scaling", SCALINGS)
-def test_card_gives_an_equal_encoder(scaling: Scaling) -> None:
-    encoder = TableEncoder(scaling).fit(MIXED)
+def test_card_gives_an_equal_encoder(scaling: Scaling, missing: Missing) -> None:
+    encoder = TableEncoder(scaling, missing=missing).fit(MIXED)
     card = encoder.to_card()
     assert json.loads(json.dumps(card)) == card
     again = TableEncoder.from_card(json.loads(json.dumps(card)))
@@ -243,9 +331,18 @@ def test_card_gives_an_equal_encoder(scaling: Scaling) -> None:
         TableEncoder.from_card({"scaling": "robust"})
 
 
+def test_cards_of_earlier_versions_fill_in_missing_values() -> None:
+    encoder = TableEncoder().fit(MIXED)
+    card = encoder.to_card()
+    del card["missing"], card["indicators"]
+    assert TableEncoder.from_card(card) == encoder
+
+
 def test_unfitted_encoders_and_unknown_scalings_raise_an_error() -> None:
     with pytest.raises(InputError, match="fit"):
         TableEncoder().transform(MIXED)
     unknown: Any = "minmax"
     with pytest.raises(InputError, match="minmax"):
         TableEncoder(unknown)
+    with pytest.raises(InputError, match="minmax"):
+        TableEncoder(missing=unknown)

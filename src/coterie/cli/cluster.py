@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,7 +23,7 @@ from coterie.report.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
 from coterie.tables.readers.images import Size
 from coterie.tables.table import Table
-from coterie.validation import check_parameters
+from coterie.validation import Number, check_parameter, check_parameters
 
 _SILHOUETTE_ROWS = 2_000
 _LARGEST_SEED = 2**32 - 1
@@ -45,7 +46,7 @@ def build_estimator(request: ClusterRequest, display: ProgressDisplay) -> BaseCl
             display.say(f"warning: {flag} was renamed to {option.flag} and will stop working in version 0.3")
         if option.choices and value not in option.choices:
             raise InputError(f"{option.flag} {value} is not known. Choose one of: {', '.join(option.choices)}.")
-        parameters[option.parameter] = value
+        parameters[option.parameter] = _parse_numbers(flag, value) if option.kind is dict else value
     n_clusters = _parse_n_clusters(request.clusters)
     if n_clusters != "auto":
         if not method.takes_n_clusters:
@@ -147,6 +148,21 @@ def _parse_n_clusters(text: str) -> int | Literal["auto"]:
     if not text.isdecimal() or int(text) == 0:
         raise InputError(f"-k {text} must be an integer of at least 1, or auto.")
     return int(text)
+
+
+def _parse_numbers(flag: str, given: Sequence[str]) -> dict[str, float]:
+    """Parse repeated NAME=NUMBER; a name may contain an equals sign itself."""
+    numbers = {}
+    for text in given:
+        name, equals, number = text.rpartition("=")
+        try:
+            numbers[name] = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise InputError(f"{flag} {text} must be a column and a number, such as {name or 'age'}=0.5.")
+        check_parameter(f"{flag} {name}", numbers[name], Number(0.0))
+    return numbers
 
 
 def _check_pixels(image: Size | None, features: Table) -> None:

@@ -23,6 +23,20 @@ METHOD = Method(
             metavar="G",
         ),
         Option(
+            "--weight",
+            "column_weights",
+            "how much a column counts, such as plan=0.5, instead of 1; 0 leaves it out. Can be repeated",
+            kind=dict,
+            metavar="COL=W",
+        ),
+        Option(
+            "--missing",
+            "missing",
+            "ignore missing values, or add an indicator of them to each column that has some",
+            choices=("ignore", "indicator"),
+            default="ignore",
+        ),
+        Option(
             "--noise",
             "noise",
             "label rows far from all others as noise (cluster -1)",

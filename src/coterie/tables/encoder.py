@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import InputError, TableError
+from coterie.errors import ColumnError, InputError, TableError
 from coterie.tables.table import Array, ColumnKind, Table, format_list
 from coterie.validation import Choice, check_parameter
 
@@ -413,9 +413,10 @@ def _fit_category(column: Array, position: int, name: str, *, scaled: bool, with
         del counts[None]
     texts = sorted(level for level in counts if level is not None)
     if len(texts) > MAX_LEVELS:
-        raise TableError(
+        raise ColumnError(
             f"Column {name!r} has {len(texts)} different texts in {len(column)} rows, but a category can have at most "
-            f"{MAX_LEVELS}. Leave it out (--drop {name!r}), or use it as row ids (--id {name!r})."
+            f"{MAX_LEVELS}. Leave it out, or replace rare texts by one.",
+            column=name,
         )
     levels = (*texts, None) if None in counts else tuple(texts)
     shares = tuple(counts[level] / counts.total() for level in levels)
@@ -597,8 +598,8 @@ def _describe_ids(table: Table, complete: Sequence[int], categories: Sequence[Ca
     for position in complete:
         name, column = table.names[position], table.column(position)
         if _ID_NAME.search(name) and column.dtype.kind in "iuf" and (column[1:] - column[:-1] == 1).all():
-            yield f"column {name!r} only numbers the rows; to leave it out, use --id {name!r}"
+            yield f"column {name!r} only numbers the rows; leave it out unless their order matters"
     for category in categories:
         if len(category.levels) == table.n_rows:
             name = table.names[category.position]
-            yield f"column {name!r} has a different text in every row; to leave it out, use --id {name!r}"
+            yield f"column {name!r} has a different text in every row; leave it out, since it cannot form clusters"
