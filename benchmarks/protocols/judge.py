@@ -16,7 +16,7 @@ from torch import Generator, Tensor, nn
 
 from benchmarks.lines import REPOSITORY, Floats, Line, Settings, record, stamp
 from benchmarks.suite import Job, Suite
-from coterie import DAC, ClAM
+from coterie import DAC, ClAM, Coterie
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, generate_candidates
@@ -41,7 +41,7 @@ from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.sample import SubsampleVote, VoteResult, disjoint_subsamples, subsample_indices
 from coterie.judged.space import Geometry, Space
-from coterie.judged.training import MAX_CANDIDATES, ScoredSet, candidate_batches, keep_largest_cluster, read_scored_sets
+from coterie.judged.training import MAX_CANDIDATES, ScoredSet, candidate_batches, read_scored_sets
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build
 from coterie.recipes import Recipe, read_recipe
@@ -75,41 +75,30 @@ def _true_k(task: SyntheticTask) -> int:
 
 
 def calibration(suite: Suite) -> Iterator[Job]:
-    """Derive one job per set: predicted and true agreement of what the judge chooses, at alternating effort."""
+    """Derive one job per set of a held-out kind: predicted and true agreement of the answer, at alternating effort."""
     for number in range(suite["sets"]):
         effort = "balanced" if number % 2 else "fast"
-        settings = {"effort": effort, "judge": suite["judge"], "max_points": suite["max_points"]}
-        line = _line(suite, number, f"coterie-{effort}", settings | {"single_share": suite["single_cluster"]})
-        yield Job([line], partial(_calibrate, suite, number))
+        settings = {"effort": effort, "judge": suite["judge"], "max_points": suite["max_points"], "split": "validation"}
+        yield Job([_line(suite, number, f"coterie-{effort}", settings)], partial(_calibrate, suite, number))
 
 
 def _calibrate(suite: Suite, number: int, pending: Sequence[Line]) -> Iterator[Line]:
     (blank,) = pending
-    generator = _generator(suite, number)
-    task = SyntheticPrior(max_points=suite["max_points"]).sample_task(generator)
-    if float(torch.rand((), generator=generator)) < suite["single_cluster"]:
-        task = keep_largest_cluster(task)
-    x = task.x.double().numpy()
+    settings = blank["settings"]
+    prior = SyntheticPrior(max_points=settings["max_points"], split=settings["split"])
+    task = prior.sample_task(_generator(suite, number))
     began = time.process_time()
-    candidates = generate_candidates(x, effort=blank["settings"]["effort"], seed=number)
-    n, d = x.shape
-    line = blank | {"n": n, "d": d, "k": _true_k(task)}
-    if not candidates:
-        yield line | {"note": "nothing was proposed"}
-        return
-    scored = Judge.load(suite["judge"]).score(x, candidates)
+    model = Coterie(effort=settings["effort"], weights=settings["judge"], random_state=number).fit(task.to_table())
     seconds = time.process_time() - began
-    chosen = scored.choose()
-    scores = [_agreement(task, each.labels) for each in candidates]
     metrics = {
-        "confidence": round(float(scored.scores[chosen]), 6),
-        "ari": round(scores[chosen], 6),
-        "best": round(max(scores), 6),
-        "n_clusters": candidates[chosen].n_clusters,
-        "proposals": len(candidates),
-        "single": round(scored.single_probability, 6),
+        "kind": task.kind,
+        "confidence": round(model.confidence_, 6),
+        "ari": round(_agreement(task, model.labels_), 6),
+        "n_clusters": model.n_clusters_,
+        "single": int(model.n_clusters_ == 1),
     }
-    yield line | {"metrics": metrics, "seconds": round(seconds, 4)}
+    n, d = task.x.shape
+    yield blank | {"n": n, "d": d, "k": _true_k(task), "metrics": metrics, "seconds": round(seconds, 4)}
 
 
 def sample_size(suite: Suite) -> Iterator[Job]:
