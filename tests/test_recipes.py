@@ -79,13 +79,14 @@ def same(first: Path, second: Path) -> bool:
 @pytest.mark.parametrize("path", _WEIGHTS, ids=lambda path: path.stem)
 def test_every_shipped_recipe_runs(path: Path, tmp_path: Path) -> None:
     recipe = read_recipe(path)
-    assert recipe.name.startswith(f"{path.stem}-v")
+    assert recipe.name == path.stem or recipe.name.startswith(f"{path.stem}-v")  # a former version names its file
     if isinstance(recipe.tasks, OmniglotTasks) and not os.environ.get("COTERIE_DATA"):
         pytest.skip("COTERIE_DATA, the folder of benchmark data, is not set")
     short = replace(recipe, batch_size=1, train=replace(recipe.train, steps=2))
     if recipe.candidates is not None:  # scoring all its sets takes hours
-        few = replace(recipe.candidates, sets=2, held_out=1, balanced=0.0, single_cluster=0.0)
-        short = replace(short, candidates=few, tasks=SyntheticPrior(max_points=60, max_features=3, max_clusters=3))
+        few = replace(recipe.candidates, sets=2, held_out=1, balanced=0.0)
+        tiny = SyntheticPrior(max_points=60, max_features=3, max_clusters=3, weights={"geometric": 1.0})
+        short = replace(short, candidates=few, tasks=tiny)
     _, card = load_checkpoint(run_recipe(short, tmp_path))
     assert card["steps"] == 2
     assert card["recipe"] == tomllib.loads(path.read_text(encoding="utf-8"))

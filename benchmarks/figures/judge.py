@@ -89,13 +89,16 @@ def draw_gallery(context: Context) -> None:
 
 def _sample_quota(kind: str, quota: Mapping[str, int]) -> list[SyntheticTask]:
     """Return the first samples of each layout, as many as its quota."""
-    prior = SyntheticPrior(min_points=200, max_points=700, max_features=3 if kind == "geometric" else 40)
+    max_features = 3 if kind == "geometric" else 40
+    prior = SyntheticPrior(
+        min_points=200, max_points=700, max_features=max_features, weights={kind: 1.0}, decorated=0.0
+    )
     generator = Generator().manual_seed(SEED)
     taken: dict[str, list[SyntheticTask]] = {layout: [] for layout in quota}
     while any(len(taken[layout]) < count for layout, count in quota.items()):
         one = prior.sample_task(generator)
         layout = str(one.description["layout"])
-        if one.kind != kind or len(taken[layout]) >= quota[layout]:
+        if len(taken[layout]) >= quota[layout]:
             continue
         if one.x.shape[1] != 3 or layout in SPATIAL or kind == "table":
             taken[layout].append(one)
