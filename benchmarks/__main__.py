@@ -49,6 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     figures.set_defaults(function=_figures)
     figures.add_argument("suite", metavar="SUITE", help="whose figures to draw; another word lists all figures")
     figures.add_argument("--only", action="append", default=[], metavar="FIGURE", help="a figure; repeatable")
+    figures.add_argument("--results", type=Path, help="results file, instead of that of the suite")
     figures.add_argument("--folder", type=Path, default=REPOSITORY / "docs" / "figures", help="where figures go")
     train = commands.add_parser("train", help="train a network as a recipe describes, baselines included")
     train.set_defaults(function=_train)
@@ -81,7 +82,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _figures(options: argparse.Namespace) -> int:
     figures = import_module("benchmarks.figures")
-    figures.draw(options.suite, options.only, options.folder, options.runs)
+    figures.draw(options.suite, options.only, options.folder, options.runs, options.results)
     return 0
 
 

@@ -152,10 +152,11 @@ def web_logs(rng: Generator, _seed: int) -> LabelledFile:
 
 
 def city_points(rng: Generator, _seed: int, background: int = 500) -> LabelledFile:
-    """Sample 6,000 places in eight cities of unequal size and shape, and uniform background."""
-    centres = _apart(rng, 8, 1.2) * [0.9, 0.6] + [10.0, 51.0]  # degrees of longitude and latitude
-    y = rng.choice(8, 6_000, p=rng.dirichlet(np.full(8, 4.0)))
-    spreads, turns = rng.uniform(0.04, 0.12, (8, 2)), rng.uniform(0.0, np.pi, 8)
+    """Sample 6,000 places in twelve cities, the second half as large as the first and so on, and uniform background."""
+    centres = _apart(rng, 12, 0.8) * [0.9, 0.6] + [10.0, 51.0]  # degrees of longitude and latitude
+    sizes = 1.0 / np.arange(1, 13)
+    y = rng.choice(12, 6_000, p=sizes / sizes.sum())
+    spreads, turns = 0.12 * np.sqrt(sizes)[:, None] * rng.uniform(0.7, 1.4, (12, 2)), rng.uniform(0.0, np.pi, 12)
     offsets = rng.normal(size=(len(y), 2)) * spreads[y]
     points = centres[y] + np.einsum("nij,nj->ni", _rotations(turns)[y], offsets)
     X, labels = _in_noise(rng, points, y, background)
@@ -277,12 +278,39 @@ def _bars(rng: Generator, rows: int) -> tuple[Floats, Labels]:
     return _apart(rng, 5, 3.0)[y] + turned, y
 
 
+def _scene(rng: Generator, rows: int) -> tuple[Floats, Labels]:
+    """Sample nine clusters of six shapes: a disc in a ring, two moons, a wave, two parallel bars, a bar and a blob."""
+    t, u = rng.uniform(-1.0, 1.0, rows), rng.uniform(-1.0, 1.0, (rows, 2))
+    circle = np.stack([np.cos(np.pi * t), np.sin(np.pi * t)], axis=1)
+    half = np.stack([np.cos(np.pi * (t + 1.0) / 2.0), np.sin(np.pi * (t + 1.0) / 2.0)], axis=1)
+    flat = np.zeros(rows)
+    curves = [
+        (0, 1.0 * circle, 0.07, 5.0),
+        (0, 0.4 * circle * np.sqrt(rng.random((rows, 1))), 0.0, 2.0),
+        (1, 0.75 * half + [-0.3, -0.1], 0.09, 3.0),
+        (1, -0.75 * half + [0.3, 0.1], 0.09, 3.0),
+        (2, np.stack([t, 0.5 * np.sin(1.5 * np.pi * t)], axis=1), 0.09, 3.5),
+        (3, np.stack([t, flat + 0.3], axis=1), 0.12, 2.5),
+        (3, np.stack([t, flat - 0.3], axis=1), 0.12, 2.5),
+        (4, np.stack([t, flat], axis=1), 0.2, 3.0),
+        (5, 0.3 * rng.normal(size=(rows, 2)), 0.0, 3.0),
+    ]  # its place, points along it, half its thickness, and its share of the rows
+    shares = np.array([share for *_, share in curves]) * rng.uniform(0.7, 1.4, len(curves))
+    y = rng.choice(len(curves), rows, p=shares / shares.sum())
+    place = np.array([place for place, *_ in curves])[y]
+    points = np.stack([points + width * u for _, points, width, _ in curves])[y, np.arange(rows)]
+    corners = rng.permutation(np.array([(i, j) for i in range(3) for j in range(2)], dtype=float)) * 2.5
+    turned = np.einsum("nij,nj->ni", _rotations(rng.uniform(0.0, np.pi, 6))[place], points)
+    return (corners + rng.uniform(-0.12, 0.12, (6, 2)))[place] + turned, y
+
+
 SHAPES: Final[dict[str, Callable[[Generator, int], tuple[Floats, Labels]]]] = {
     "blobs": _unequal_blobs,
     "moons": _moons,
     "rings": _rings,
     "spirals": _spirals,
     "bars": _bars,
+    "scene": _scene,
 }
 
 

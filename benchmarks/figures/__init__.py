@@ -22,6 +22,7 @@ FIGURES: dict[str, dict[str, str]] = {
     },
     "dac": {"filtering": "dac", "mixtures": "dac", "warped": "dac"},
     "emnist": {"emnist_filtering": "dac", "emnist_clusters": "dac"},
+    "first_files": dict.fromkeys(("reliability", "null", "noise"), "first_files"),
     "judge_calibration": {"calibration": "judge", "gallery": "judge"},
     "omniglot": {"omniglot_kernel": "abc", "omniglot_training": "abc"},
     "tcc": {"tcc_course": "tcc", "tcc_clusters": "tcc"},
@@ -37,7 +38,9 @@ class Context:
     folder: Path  # where figures go
 
 
-def draw(suite: str, only: Sequence[str], folder: Path, run_folder: Path | None) -> None:
+def draw(
+    suite: str, only: Sequence[str], folder: Path, run_folder: Path | None = None, results: Path | None = None
+) -> None:
     """Draw the figures of a suite, all or those named; networks come from the run folder or are trained."""
     known = FIGURES.get(suite, {})
     if not known or set(only) - set(known):
@@ -45,7 +48,7 @@ def draw(suite: str, only: Sequence[str], folder: Path, run_folder: Path | None)
         raise InputError(f"{suite!r} has no figures {', '.join(only) or 'at all'}. There are {everything}.")
     mpl.use("Agg")
     folder.mkdir(parents=True, exist_ok=True)
-    context = Context(load_suite(suite, run_folder=run_folder), folder)
+    context = Context(load_suite(suite, results=results, run_folder=run_folder), folder)
     for name in only or known:
         with one_thread(), mpl.rc_context(STYLE):
             getattr(import_module(f"benchmarks.figures.{known[name]}"), f"draw_{name}")(context)
