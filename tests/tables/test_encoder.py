@@ -207,13 +207,13 @@ def test_columns_without_values_are_left_out_whatever_becomes_of_missing_values(
 
 
 def test_columns_can_be_left_out() -> None:
-    encoder = TableEncoder().fit(MIXED, leave_out={"colour", "day"})
+    encoder = TableEncoder().fit(MIXED, leave_out=dict.fromkeys(("colour", "day"), "as asked for"))
     assert [feature.name for feature in encoder.features] == ["n", "flag"]
     assert encoder.notes == ("left out, as asked for: 'colour', 'day'",)
     expected = TableEncoder().fit(MIXED.select([0, 2])).transform(MIXED.select([0, 2]))
     np.testing.assert_array_equal(encoder.transform(MIXED), expected)
     with pytest.raises(TableError, match="All columns"):
-        TableEncoder().fit(MIXED, leave_out=MIXED.names)
+        TableEncoder().fit(MIXED, leave_out=dict.fromkeys(MIXED.names, "as asked for"))
 
 
 def test_constant_columns_are_left_out_unless_all_are_constant() -> None:

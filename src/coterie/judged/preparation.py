@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Float32, Int
 
-from coterie.judged.columns import Columns, Flags, Floats, Integers
-from coterie.tables.encoder import TableEncoder
+from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers
+from coterie.tables.encoder import MAX_LEVELS, TableEncoder, columns_of_many_texts
 from coterie.tables.table import Table, take_rows, unknown_column
 from coterie.validation import Number, check_parameter
 
@@ -48,13 +48,20 @@ class Preparation:
         missing: Missing = "ignore",
         column_weights: Mapping[str, float] | None = None,
     ) -> Self:
-        """Fit to a table, with donors from a random sample of its rows; columns of weight 0 are left out."""
+        """Fit to a table, with donors from a random sample of its rows.
+
+        Columns of weight 0 are left out, and so are columns of many different texts if there are others.
+        """
         weights = column_weights or {}
         for name, weight in weights.items():
             check_parameter(f"column_weights[{name!r}]", weight, Number(0.0))
             if name not in table.names:
                 raise unknown_column(table, str(name))
-        leave_out = {name for name, weight in weights.items() if weight == 0.0}
+        many = columns_of_many_texts(table)
+        leave_out = dict.fromkeys(many, f"since they have over {MAX_LEVELS} different texts")
+        leave_out |= {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
+        if len(leave_out) == table.n_columns:  # the encoder says what is wrong with the texts
+            leave_out = {name: reason for name, reason in leave_out.items() if name not in many}
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
         chosen = sample[np.linspace(0, len(sample) - 1, min(n_donors, len(sample))).astype(np.intp)]
@@ -149,7 +156,8 @@ class Imputer:
             gaps, able = missing[:, first], self._present[:, first]
             features = np.flatnonzero(self.group == self.group[first])
             values = self._exact_values[np.ix_(able, features)]
-            filled[np.ix_(gaps, features)] = _mean_of_nearest(distances[gaps][:, able], values)
+            means = _mean_of_nearest(distances[gaps][:, able], values)
+            filled[np.ix_(gaps, features)] = _nearest_level(means, self.donors[np.ix_(able, features)])
         return filled
 
     def _distances(self, rows: Float32[Singles, "N D"], present: Flags) -> Float[Floats, "N M"]:
@@ -177,6 +185,14 @@ class Imputer:
     @cached_property
     def _exact_values(self) -> Floats:
         return np.round(self._values.astype(np.float64) / _FINE_GRID) * _FINE_GRID
+
+
+def _nearest_level(means: Float[Floats, "N F"], values: Float32[Singles, "M F"]) -> npt.NDArray[Any]:
+    """Replace means by the nearest value if there are few different ones, so that a discrete column stays discrete."""
+    levels = np.unique(values, axis=0)
+    if len(levels) > (FEW_VALUES if values.shape[1] == 1 else MAX_LEVELS):
+        return means
+    return levels[(means @ levels.T - 0.5 * np.square(levels).sum(axis=1)).argmax(axis=1)]
 
 
 def _on_grid(rows: Singles) -> Floats:

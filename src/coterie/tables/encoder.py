@@ -5,7 +5,7 @@ import math
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import chain
@@ -142,8 +142,9 @@ class TableEncoder:
         check_parameter("scaling", self.scaling, _SCALING)
         check_parameter("missing", self.missing, _MISSING)
 
-    def fit(self, table: Table, *, leave_out: Collection[str] = ()) -> "TableEncoder":
-        """Return an encoder fitted to the columns of this table, except those to leave out."""
+    def fit(self, table: Table, *, leave_out: Mapping[str, str] | None = None) -> "TableEncoder":
+        """Return an encoder fitted to the columns of this table, except those to leave out, each with the reason."""
+        leave_out = leave_out or {}
         kinds, unscaled = table.kinds, self.scaling == "none"
         used = [i for i, name in enumerate(table.names) if name not in leave_out]
         if not used:
@@ -186,9 +187,9 @@ class TableEncoder:
             indicators=indicators,
         )
         notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
-        if len(used) < table.n_columns:
-            left_out = [name for name in table.names if name in leave_out]
-            notes = chain([f"left out, as asked for: {format_list(left_out)}"], notes)
+        for reason in dict.fromkeys(leave_out.values()):
+            left_out = [name for name in table.names if leave_out.get(name) == reason]
+            notes = chain([f"left out, {reason}: {format_list(left_out)}"], notes)
         return replace(fitted, notes=tuple(notes))
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
@@ -428,6 +429,12 @@ def _fit_category(column: Array, position: int, name: str, *, scaled: bool, with
         offsets=shares if scaled else (0.0,) * len(shares),
         scale=float(np.sqrt(variance)) if scaled and variance > 0 else 1.0,
     )
+
+
+def columns_of_many_texts(table: Table) -> list[str]:
+    """Return the names of the text columns that have too many different texts for a category."""
+    texts = (i for i, kind in enumerate(table.kinds) if kind == "category")
+    return [table.names[i] for i in texts if len({*table.column(i).tolist()} - {None}) > MAX_LEVELS]
 
 
 class NumberSummary(NamedTuple):
