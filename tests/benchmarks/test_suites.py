@@ -54,7 +54,7 @@ def test_recorded_lines_have_the_fields_of_the_key(name: str) -> None:
 
 def test_ablations_measure_scored_sets(tmp_path: Path) -> None:
     folder = tmp_path / "runs" / "judged"
-    config = ScoredSetsConfig(sets=3, held_out=3, balanced=0.0, single_cluster=0.0)
+    config = ScoredSetsConfig(sets=3, held_out=3, balanced=0.0)
     make_scored_sets(SyntheticPrior(max_points=60), config, 0, folder)
     suite = smoke_suite("judge_ablations", tmp_path)
     assert runner.run(suite, suite["smoke"]["only"]) == 0

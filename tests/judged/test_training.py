@@ -27,8 +27,8 @@ TOY: dict[str, Any] = {
     "seed": 3,
     "batch_size": 2,
     "model": {"method": "judge", "width": 8, "heads": 2, "depth": 1},
-    "tasks": {"kind": "universal", "min_points": 40, "max_points": 50, "max_features": 3, "max_clusters": 3},
-    "candidates": {"sets": 4, "held_out": 2, "balanced": 0.0, "single_cluster": 0.0},
+    "tasks": {"kind": "universal", "min_points": 40, "max_points": 50, "max_clusters": 3, "weights": {"blobs": 1.0}},
+    "candidates": {"sets": 4, "held_out": 2, "balanced": 0.0},
     "train": {"steps": 3},
 }
 
@@ -76,19 +76,9 @@ def test_equal_points_have_no_candidates() -> None:
     assert training.score_candidates(equal, "fast", seed=0) is None
 
 
-def test_the_largest_cluster_becomes_a_set_of_its_own() -> None:
-    labels = torch.cat((torch.full((50,), 1), torch.zeros(30, dtype=torch.int64), torch.full((60,), -1)))
-    both = SyntheticTask(torch.arange(140.0).unsqueeze(1), labels, "table", {})
-    alone = training.keep_largest_cluster(both)
-    assert alone.x.squeeze(1).tolist() == list(range(50))
-    assert alone.labels.tolist() == [0] * 50
-    small = SyntheticTask(both.x[20:80], labels[20:80], "table", {})
-    assert training.keep_largest_cluster(small) is small
-
-
 def test_scored_sets_are_kept_and_only_missing_ones_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process; test_a_recipe_trains_a_judge_for_coterie starts others."""
-    config = training.ScoredSetsConfig(sets=3, held_out=1, balanced=0.0, single_cluster=0.4)
+    config = training.ScoredSetsConfig(sets=3, held_out=1, balanced=0.0)
     for start in range(0, 4, 2):
         training._make_file(TINY, config, 5, range(start, start + 2), tmp_path)
     monkeypatch.setattr(training, "SETS_PER_FILE", 2)
@@ -181,7 +171,7 @@ def test_a_recipe_trains_a_judge_for_coterie(tmp_path: Path) -> None:
         ({"candidates": None}, r"\[candidates\] belongs to the method 'judge', which needs it"),
         ({"model": {"method": "dac", "n_features": 2}}, r"which needs it; \[model\] has method = 'dac'"),
         ({"candidates": {"sets": 0, "held_out": 1}}, "sets=0 must be"),
-        ({"candidates": {"sets": 1, "held_out": 1, "single_cluster": 1.0}}, "single_cluster=1.0 must be"),
+        ({"candidates": {"sets": 1, "held_out": 1, "balanced": 2.0}}, "balanced=2.0 must be"),
         ({"candidates": {"sets": 1, "held_out": 1, "colour": 1}}, "has no setting 'colour'"),
         ({"model": {"method": "judge", "width": 0}}, "width=0"),
     ],
