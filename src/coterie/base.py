@@ -94,6 +94,8 @@ class FitDescription:
 
     silhouette: float | None = None  # mean silhouette if the fit measured it; otherwise the command does
     pixel_distances_meaningful: bool = True  # if not, no silhouette is computed for clusters of images
+    encode: Callable[[Table], npt.NDArray[Any]] | None = None
+    """Encodes a table and fills in its missing values; None if the encoder does that."""
     embed: Callable[[Any], npt.NDArray[Any]] | None = None
     """Maps a table to learned embeddings (n, d), which place its rows on the map; None to use the columns."""
     prototypes: npt.NDArray[Any] | None = None
@@ -420,6 +422,8 @@ def _is_json(value: Any) -> bool:
     """Return whether JSON can hold a parameter; arrays, random generators and functions are not saved."""
     if isinstance(value, list | tuple):
         return all(_is_json(item) for item in value)
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and isinstance(item, str | int | float) for name, item in value.items())
     return value is None or isinstance(value, str | int | float | np.integer | np.floating)
 
 

@@ -1,5 +1,7 @@
 """From tables to rows: missing values filled in from similar rows, scales, columns and their weights."""
 
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 import pytest
@@ -8,9 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.impute import KNNImputer
 
-from coterie.errors import InputError, TableError
+from coterie.errors import ColumnError, InputError, TableError
 from coterie.judged import preparation
-from coterie.judged.preparation import Imputer, Preparation
+from coterie.judged.estimator import Coterie
+from coterie.judged.preparation import Imputer, Missing, Preparation
+from coterie.metrics import adjusted_rand_index
+from coterie.report.data import collect_data
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table, take_rows, text_column
 
@@ -45,14 +50,14 @@ def test_values_missing_from_clear_groups_are_filled_from_their_group() -> None:
     assert np.abs(decoded[gaps] - complete).max() < 3.5
 
 
-def test_missing_categories_are_filled_with_the_proportions_among_similar_rows() -> None:
+def test_missing_categories_are_filled_from_similar_rows() -> None:
     table = mixed_table()
     prepared = prepare(table)
     decoded = prepared.encoder.inverse_transform(prepared.encode(table))
     names = [feature.name for feature in prepared.encoder.features]
     assert names == ["age", "income", "plan=basic", "plan=gold", "day"]
     gold = decoded[:, names.index("plan=gold")]
-    np.testing.assert_allclose(gold, np.arange(60) % 2, atol=0.3)
+    np.testing.assert_allclose(gold, np.arange(60) % 2, atol=1e-6)
     np.testing.assert_allclose(decoded[:, 2] + decoded[:, 3], 1.0, atol=1e-5)
 
 
@@ -68,10 +73,27 @@ def test_values_from_complete_donors_equal_those_of_scikit_learn(seed: int) -> N
 
 
 def test_donors_at_the_same_distance_all_count() -> None:
+    donors = np.column_stack([np.repeat([0.0, 9.0], 12), np.arange(24.0)]).astype(np.float32)
+    row = np.array([[0.0, np.nan]], dtype=np.float32)
+    Imputer(donors, np.arange(2)).fill(row)
+    assert row.tolist() == [[0.0, 5.5]]
+
+
+def test_values_missing_from_a_discrete_column_become_one_of_its_values() -> None:
     donors = np.array([[0.0, 1.0]] * 6 + [[0.0, 5.0]] * 2 + [[9.0, 9.0]], dtype=np.float32)
     row = np.array([[0.0, np.nan]], dtype=np.float32)
     Imputer(donors, np.arange(2)).fill(row)
-    assert row.tolist() == [[0.0, 2.0]]
+    assert row.tolist() == [[0.0, 1.0]]  # the mean is 2
+
+
+def test_columns_of_many_texts_are_left_out_if_there_are_others() -> None:
+    table = Table(("who", "n"), (text_column([f"name {i}" for i in range(60)]), np.arange(60.0)))
+    prepared = prepare(table)
+    assert prepared.columns.names == ("n",)
+    assert prepared.encoder.notes[0] == "left out, since they have over 50 different texts: 'who'"
+    for alone, weights in ((table.select([0]), None), (table, {"n": 0.0})):
+        with pytest.raises(ColumnError, match="60 different texts"):
+            prepare(alone, column_weights=weights)
 
 
 ANY_ROWS = hnp.arrays(
@@ -196,3 +218,25 @@ def test_models_of_earlier_versions_fill_in_medians() -> None:
     prepared = Preparation.from_arrays(encoder, {})
     np.testing.assert_array_equal(prepared.encode(table), encoder.transform(table))
     assert prepared.columns.weight.tolist() == [1.0, 1.0, 1.0, 1.0]
+
+
+@pytest.mark.parametrize("missing", ["ignore", "indicator"])
+def test_a_fit_with_missing_values_can_be_saved_and_reported(missing: Missing, tmp_path: Path) -> None:
+    table = mixed_table()
+    model = Coterie(2, effort="fast", missing=missing, column_weights={"plan": 0.5}, random_state=0).fit(table)
+    assert adjusted_rand_index(np.arange(60) % 2, model.labels_) == 1.0
+    model.save(tmp_path / "model.safetensors")
+    again = Coterie.load(tmp_path / "model.safetensors")
+    assert (again.missing, again.column_weights) == (missing, {"plan": 0.5})
+    new = mixed_table(seed=1)
+    np.testing.assert_array_equal(again.predict_proba(new), model.predict_proba(new))
+    data = collect_data(model, table, None, model.describe_fit(table))
+    assert np.isfinite(data.encoded).all()
+    assert np.isfinite(data.prototypes).all()
+    names = [feature.name for feature in data.features]
+    np.testing.assert_array_equal(np.isnan(data.values[:, names.index("age")]), np.isnan(table.column(0)))
+    if missing == "ignore":  # what was filled in is not shown as if it were known
+        unknown = [plan is None for plan in table.column(2)]
+        np.testing.assert_array_equal(np.isnan(data.values[:, names.index("plan=gold")]), unknown)
+    else:  # a number and its indicator are not two levels
+        assert {names.index("age"), names.index("age is missing")} <= data.independent_features

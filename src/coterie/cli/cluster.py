@@ -22,7 +22,7 @@ from coterie.report.page import render_report
 from coterie.report.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
 from coterie.tables.readers.images import Size
-from coterie.tables.table import Table
+from coterie.tables.table import Table, take_rows
 from coterie.validation import Number, check_parameter, check_parameters
 
 _SILHOUETTE_ROWS = 2_000
@@ -89,7 +89,8 @@ def measure_silhouette(
     labels = model.labels_[rows]
     if not 1 < len(np.unique(labels)) < len(rows):
         return math.nan, ()
-    value = float(silhouettes(model.table_.transform(features)[rows], labels[None])[0])
+    encode = description.encode or model.table_.transform
+    value = float(silhouettes(encode(take_rows(features, rows)), labels[None])[0])
     note = f"the silhouette was measured on a random sample of {len(rows):,} of {features.n_rows:,} rows"
     return value, (note,) if len(rows) < len(inside) else ()
 

@@ -324,10 +324,11 @@ class Coterie(BaseClusterer):
         return [scored.describe(index) for index in scored.shortlist(chosen, ALIKE, at_most)]
 
     def describe_fit(self, table: Table) -> FitDescription:
-        """Describe the fit for the summary and the report: the scored candidates."""
+        """Describe the fit for the summary and the report: filled-in rows and scored candidates."""
         if not self.candidates_:
-            return FitDescription()
+            return FitDescription(encode=self._preparation.encode)
         return FitDescription(
+            encode=self._preparation.encode,
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,

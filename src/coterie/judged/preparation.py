@@ -57,11 +57,11 @@ class Preparation:
             check_parameter(f"column_weights[{name!r}]", weight, Number(0.0))
             if name not in table.names:
                 raise unknown_column(table, str(name))
-        many = columns_of_many_texts(table)
-        leave_out = dict.fromkeys(many, f"since they have over {MAX_LEVELS} different texts")
-        leave_out |= {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
+        asked = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
+        many_texts = f"since they have over {MAX_LEVELS} different texts"
+        leave_out = dict.fromkeys(columns_of_many_texts(table), many_texts) | asked
         if len(leave_out) == table.n_columns:  # the encoder says what is wrong with the texts
-            leave_out = {name: reason for name, reason in leave_out.items() if name not in many}
+            leave_out = asked
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
         chosen = sample[np.linspace(0, len(sample) - 1, min(n_donors, len(sample))).astype(np.intp)]
@@ -192,7 +192,10 @@ def _nearest_level(means: Float[Floats, "N F"], values: Float32[Singles, "M F"])
     levels = np.unique(values, axis=0)
     if len(levels) > (FEW_VALUES if values.shape[1] == 1 else MAX_LEVELS):
         return means
-    return levels[(means @ levels.T - 0.5 * np.square(levels).sum(axis=1)).argmax(axis=1)]
+    nearness = means @ levels.T - 0.5 * np.square(levels, dtype=np.float64).sum(axis=1)
+    # Rounded, so that of several as near the first is taken, whatever the order of the sums was.
+    nearest: Singles = levels[nearness.round(6).argmax(axis=1)]
+    return nearest
 
 
 def _on_grid(rows: Singles) -> Floats:

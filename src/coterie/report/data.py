@@ -41,8 +41,10 @@ class ClusteringData:
         Computed on demand, because images do not need them and they are larger than the table.
         """
         # Proportions come from the encoder, rounded because float32 ones are not exactly 0 or 1; numbers and dates from
-        # the table, which has the missing values.
-        values = np.round(self.encoder.inverse_transform(self.encoded), 4)
+        # the table, which has the missing values. If the encoder keeps these, only `encoded` has them filled in.
+        complete = self.encoder.missing == "fill"
+        values = self.encoder.inverse_transform(self.encoded if complete else self.encoder.transform(self.table))
+        values = np.round(values, 4)
         positions = {name: position for position, name in enumerate(self.table.names)}
         for index, feature in enumerate(self.features):
             column = self.table.column(positions[feature.column])
@@ -60,18 +62,18 @@ class ClusteringData:
         return f"{column} = {shorten(str(feature.level), 24)}" if feature.kind == "category" else column
 
     @property
-    def features_by_column(self) -> dict[str, list[int]]:
-        """Return the features of each column: one, or one per level."""
-        indices: dict[str, list[int]] = {}
+    def features_by_column(self) -> list[list[int]]:
+        """Return the features of each column: one, or one per level. An indicator of missing numbers is by itself."""
+        indices: dict[tuple[str, str], list[int]] = {}
         for index, feature in enumerate(self.features):
-            indices.setdefault(feature.column, []).append(index)
-        return indices
+            indices.setdefault((feature.column, feature.kind), []).append(index)
+        return list(indices.values())
 
     @property
     def independent_features(self) -> frozenset[int]:
         """Return the features without one of any two levels, because each is the complement of the other."""
         kept = set(range(len(self.features)))
-        for indices in self.features_by_column.values():
+        for indices in self.features_by_column:
             if len(indices) == 2:
                 # Levels are sorted, so the second is the positive one of no and yes, 0 and 1, false and true.
                 kept.remove(indices[1 if self.features[indices[1]].level == MISSING_LEVEL else 0])
@@ -115,7 +117,8 @@ def collect_data(
 ) -> ClusteringData:
     """Collect the arrays of a fitted estimator and of the table that it was fitted on."""
     encoder = model.table_
-    encoded = np.asarray(encoder.transform(table), dtype=np.float32)
+    encode = description.encode or encoder.transform
+    encoded = np.asarray(encode(table), dtype=np.float32)
     n = len(encoded)
     if n != len(model.labels_):
         raise InputError(

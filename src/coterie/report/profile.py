@@ -132,7 +132,7 @@ def describe_clusters(data: ClusteringData, statistics: FeatureStatistics | None
 def _traits(data: ClusteringData, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
     """Return the distinguishing features of a cluster, strongest first, and few per column."""
     effects, means = statistics.effects[cluster], statistics.means[cluster]
-    candidates = [i for indices in data.features_by_column.values() for i in _select_levels(indices, effects, means)]
+    candidates = [i for indices in data.features_by_column for i in _select_levels(indices, effects, means)]
     notable = [i for i in candidates if abs(effects[i]) >= NOTABLE / 2]
     return [
         Trait(
