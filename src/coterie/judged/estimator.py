@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
@@ -16,7 +17,7 @@ from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
 from coterie.judged.judge import TOLERANCE, Judge, ScoredCandidates
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
-from coterie.judged.space import Labels, Singles
+from coterie.judged.space import Integers, Labels, Singles, Space
 from coterie.progress import Callback, Progress
 from coterie.tables.table import Table
 from coterie.validation import (
@@ -34,6 +35,18 @@ from coterie.validation import (
 
 LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is little better than a guess
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
+REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
+UNLIKE = 0.5  # adjusted mutual information below which it does not
+
+
+def find_repeated_column(space: Space, labels: Labels) -> tuple[int, Integers] | None:
+    """Return the discrete column that a partition repeats, and the level of each row; None if there is none."""
+    for column in np.flatnonzero(space.discrete):
+        values = space.x[:, space.columns.features(int(column))]
+        levels = np.unique(values, axis=0, return_inverse=True)[1].ravel()
+        if levels.max() > 0 and adjusted_mutual_info_score(levels, labels) >= REPEATED:
+            return int(column), levels
+    return None
 
 
 class Coterie(BaseClusterer):
@@ -213,7 +226,7 @@ class Coterie(BaseClusterer):
                 self.confidence_, single = scored.single_probability, True
         if scored is None or single:
             labels = np.zeros(len(result.space.x), dtype=np.int64)
-            winner = Candidate(labels, 1, "k-means", "standardised", "centres")
+            winner = Candidate(labels, 1, "k-means", result.space.views[0].name, "centres")
             notes = [
                 "All rows form one cluster, as asked for."
                 if n_clusters == 1
@@ -223,6 +236,7 @@ class Coterie(BaseClusterer):
             winner, self.chosen_ = scored.candidates[chosen], scored.describe(chosen)
             refined = " and refined" if winner.refined else ""
             notes = [f"Candidate '{winner}' was chosen out of {len(scored.candidates)}{refined}."]
+            notes += self._describe_repeated(scored, chosen)
             if self.confidence_ < LOW_CONFIDENCE:
                 notes.append(
                     f"Low confidence: the expected adjusted Rand index is {self.confidence_:.2f}. There may be no "
@@ -232,6 +246,26 @@ class Coterie(BaseClusterer):
         dissolve = n_clusters is None  # a number that was asked for is kept
         self._outliers = Outliers.fit(self._assigner, result.space.x, dissolve=dissolve) if self.noise else None
         return notes
+
+    def _describe_repeated(self, scored: ScoredCandidates, chosen: int) -> list[str]:
+        """Say so if the clusters repeat a discrete column; the best candidate that does not becomes the runner-up."""
+        repeated = find_repeated_column(scored.space, scored.candidates[chosen].labels)
+        if repeated is None:
+            return []
+        column, levels = repeated
+        note = (
+            f"The clusters repeat the column {scored.space.columns.names[column]!r}. For clusters without it, give it "
+            "the weight 0 in column_weights."
+        )
+        others = (
+            index
+            for index in scored.ranking()
+            if adjusted_mutual_info_score(levels, scored.candidates[index].labels) < UNLIKE
+        )
+        if (other := next(others, None)) is not None:
+            self.runner_up_ = scored.describe(other)
+            note += f" The best candidate that does not repeat it has {self.runner_up_['n_clusters']} clusters."
+        return [note]
 
     def _label(self, encoded: Singles, before: Labels | None) -> None:
         """Assign all rows and number the clusters: the largest first, or as before."""

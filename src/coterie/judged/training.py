@@ -28,6 +28,7 @@ from coterie.judged.preparation import Preparation
 from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.refine import neighbouring_partitions
 from coterie.judged.sample import SAMPLE_ROWS, Samples, subsample_indices
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build, to_arrays, to_tensors
@@ -37,9 +38,12 @@ from coterie.validation import FRACTION, Constraints, Integer, check_parameters
 
 SETS_PER_FILE = 20
 MAX_CANDIDATES = 96  # candidates of a set that one training step uses, unless the recipe says otherwise
+REFINED = 2  # candidates of a set to which those near them are added
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
+CLEAR_SCORE = 0.3  # adjusted Rand index of the best candidate from which a set counts as having clusters
+FALSE_SINGLES = 0.02  # fraction of sets with clusters that may be taken for one cluster
 _STRIDE = 1_000_003
 _TENSORS = ("columns", "score", "n_clusters", "truth")  # of each set in a file
 _CONSTRAINTS: Mapping[str, Constraints] = {
@@ -144,6 +148,11 @@ def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSe
     candidates = generate_candidates(space, effort=effort, seed=seed) if labelled.any() else []
     if not candidates:
         return None
+    # The judge also has to compare what refinement will find near a candidate.
+    for index in np.random.default_rng(seed).integers(len(candidates), size=REFINED):
+        known = {each.labels.tobytes() for each in candidates}
+        near = neighbouring_partitions(space, candidates[index])
+        candidates += [each for each in near if each.labels.tobytes() not in known]
     scores = [adjusted_rand_index(truth[labelled], each.labels[labelled]) for each in candidates]
     return ScoredSet(
         columns=torch.from_numpy(CandidateFeatures.compute(space, candidates).table()),
@@ -196,11 +205,16 @@ def evaluate_choices(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, 
 
 
 def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, float]:
-    """Fit slope and offset of a logistic calibration of the chosen candidates' scores, by Newton's method."""
+    """Calibrate the chosen candidates' scores, and the answer that there is one cluster.
+
+    Slope and offset of the logits are fitted by Newton's method. In sets without structure, every candidate is wrong.
+    """
+    _sets_of_several_clusters(sets)
     with torch.no_grad():
-        scored = [(model(one.columns.unsqueeze(0))[0].squeeze(0), one.score) for one in _sets_of_several_clusters(sets)]
-    logits = torch.stack([logit.max() for logit, _ in scored]).double()
-    truth = torch.stack([score[logit.argmax()] for logit, score in scored]).double().clamp(0.0, 1.0)
+        scored = [(one, *model(one.columns.unsqueeze(0))) for one in sets]
+    logits = torch.stack([logit.max() for _, logit, _ in scored]).double()
+    right = [one.score[logit.argmax()] if one.n_true_clusters > 1 else logit.new_zeros(()) for one, logit, _ in scored]
+    truth = torch.stack(right).double().clamp(0.0, 1.0)
     design = torch.stack((logits, torch.ones_like(logits)), dim=1)
     line = torch.tensor([1.0, 0.0], dtype=torch.float64)
     for _ in range(NEWTON_STEPS):
@@ -214,7 +228,14 @@ def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, f
         losses = binary_cross_entropy_with_logits(trials @ design.T, truth.expand(HALVINGS, -1), reduction="none")
         line = trials[int(losses.sum(dim=1).argmin())]
     slope, offset = line.tolist()
-    return {"slope": slope, "offset": offset}
+    clear = [float(single.sigmoid()) for one, _, single in scored if _is_clear(one)]
+    threshold = max(0.5, float(np.quantile(clear, 1.0 - FALSE_SINGLES))) if clear else 1.0
+    return {"slope": slope, "offset": offset, "single_threshold": threshold}
+
+
+def _is_clear(one: ScoredSet) -> bool:
+    """Return whether a set has clusters that some candidate finds, at least in part."""
+    return one.n_true_clusters > 1 and float(one.score.max()) >= CLEAR_SCORE
 
 
 def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:

@@ -59,7 +59,8 @@ def load_labelled_table(path: Path) -> SyntheticTask:
     x = np.stack([_to_numbers(column) for column in columns], axis=1).astype(np.float32)
     labels = np.unique(_to_numbers(classes), return_inverse=True)[1].astype(np.int64)
     categories = tuple(position for position, column in enumerate(columns) if column.dtype.kind == "O")
-    return SyntheticTask(torch.from_numpy(x), torch.from_numpy(labels), "real", {"layout": path.stem}, categories)
+    kind = f"real/{path.parent.name}/{path.stem}"
+    return SyntheticTask(torch.from_numpy(x), torch.from_numpy(labels), kind, {"layout": path.stem}, categories)
 
 
 def sample_real(path: Path, rng: Rng) -> SyntheticTask:

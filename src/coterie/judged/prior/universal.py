@@ -249,6 +249,6 @@ TASK_KINDS: Final[dict[str, TaskKind]] = {
     "counts": TaskKind(partial(_sample_style, "counts"), 0.04, 0.5, min_features=2),
     "structureless": TaskKind(_structureless, 0.12, 0.5),
     "largest-cluster": TaskKind(_largest_cluster, 0.03, 0.25, min_features=2),
-    "real": TaskKind(_real, 0.09, 0.4),
+    "real": TaskKind(_real, 0.15, 0.4),
 }
 """Kinds of set by name; add to it to train on others."""
