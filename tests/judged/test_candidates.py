@@ -290,6 +290,16 @@ def test_candidates_are_ordered_by_size_distinct_and_reproducible(effort: Effort
     assert [each.labels.tolist() for each in candidates] == [each.labels.tolist() for each in again]
 
 
+@pytest.mark.parametrize("n_jobs", [2, -1])
+def test_threads_do_not_change_the_candidates(n_jobs: int) -> None:
+    alone, together = (
+        generate_candidates(tabular(), effort="balanced", max_clusters=8, seed=3, n_jobs=jobs)
+        for jobs in (None, n_jobs)
+    )
+    assert [str(each) for each in together] == [str(each) for each in alone]
+    assert [each.labels.tolist() for each in together] == [each.labels.tolist() for each in alone]
+
+
 def test_more_effort_means_more_candidates_of_more_algorithms() -> None:
     found = {effort: generate_candidates(tabular(), effort=effort, max_clusters=5, seed=0) for effort in EFFORTS}
     counts = [len(found[effort]) for effort in EFFORTS]

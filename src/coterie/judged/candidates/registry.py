@@ -13,7 +13,9 @@ True
 >>> del ALGORITHMS["halves"]
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any, Final, Literal, final
@@ -215,12 +217,16 @@ def generate_candidates(
     n_clusters: int | None = None,
     seed: int,
     on_stage: Callable[[str], None] | None = None,
+    n_jobs: int | None = None,
 ) -> list[Candidate]:
     """Partition the rows by all algorithms, into many numbers of clusters, on several views of the columns.
 
     Rows (N, D) are in their original units, at most some 2,000, since all distances are held in memory. If `n_clusters`
     is given, every candidate has that number of clusters, otherwise at most `max_clusters`. The seed is that of random
     starts. `on_stage` is called before each run with a text such as "k-means, standardised columns".
+
+    With `n_jobs` threads, or one for each processor if it is -1, several views are worked on at once, and `on_stage` is
+    called from all threads. The result is the same.
 
     All candidates are distinct. There are none if all rows are equal, or fewer than `n_clusters` are distinct.
     """
@@ -229,21 +235,42 @@ def generate_candidates(
     if len(space.x) < 2 or (n_distinct := len(np.unique(space.reference.rows, axis=0))) < max(2, lowest):
         return []
     numbers = {fine: cluster_numbers(len(space.x), n_distinct, max_clusters, fine=fine) for fine in (False, True)}
-    found: dict[bytes, Candidate] = {}  # the first of equal partitions is kept
-    for position, view in enumerate(space.views[: MAX_VIEWS[effort]]):
-        geometry = space.geometry(view.name)
+    views = [view.name for view in space.views[: MAX_VIEWS[effort]]]
+    geometries = [space.geometry(name) for name in views]  # threads share none of them
+
+    def candidates_on(position: int) -> list[Candidate]:
+        """Return the candidates on one view that have an acceptable number of clusters."""
+        geometry, view = geometries[position], views[position]
+        found = []
         for algorithm in ALGORITHMS.values():
             runs = algorithm.runs[effort][min(position, 1)]
             largest = algorithm.max_clusters or max_clusters
             ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
             for settings in runs.settings:
                 if on_stage is not None:
-                    on_stage(f"{algorithm.name}, {view.name} columns")
+                    on_stage(f"{algorithm.name}, {view} columns")
                 seeds = {"seed": seed} if algorithm.seeded else {}
                 for labels in algorithm.generate(geometry, ks, **seeds, **settings):
                     ordered, k = order_by_size(labels)
                     if lowest <= k <= highest:
-                        candidate = Candidate(ordered, k, algorithm.name, view.name, algorithm.rule)
-                        found.setdefault(ordered.tobytes(), candidate)
+                        found.append(Candidate(ordered, k, algorithm.name, view, algorithm.rule))
         geometry.forget_distances()
-    return list(found.values())
+        return found
+
+    distinct: dict[bytes, Candidate] = {}  # the first of equal partitions is kept
+    for candidates in _map(candidates_on, range(len(views)), n_jobs):
+        for candidate in candidates:
+            distinct.setdefault(candidate.labels.tobytes(), candidate)
+    return list(distinct.values())
+
+
+def _map(
+    compute: Callable[[int], list[Candidate]], positions: Iterable[int], n_jobs: int | None
+) -> Iterator[list[Candidate]]:
+    """Compute in that many threads, all processors if it is -1, one if it is None; results are in order."""
+    threads = (os.cpu_count() or 1) if n_jobs == -1 else n_jobs or 1
+    if threads == 1:
+        yield from map(compute, positions)
+    else:
+        with ThreadPoolExecutor(threads) as pool:
+            yield from pool.map(compute, positions)

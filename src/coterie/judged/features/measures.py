@@ -345,7 +345,8 @@ _TINY = np.finfo(np.float32).tiny
 
 def silhouette_features(geometry: Geometry, parts: Partitions) -> Columns:
     """Silhouettes of the rows."""
-    sums: Singles = parts.one_hot() @ geometry.unit_distances  # (C, N)
+    chosen, same = parts.distinct()
+    sums: Singles = (parts.one_hot()[chosen] @ geometry.unit_distances)[same]  # (C, N)
     sizes = parts.sizes.astype(np.float32)
     own_size = sizes[parts.cluster]
     within = parts.at_own_cluster(sums) / np.maximum(own_size - 1.0, 1.0)
@@ -516,10 +517,14 @@ _NORMAL = 2.0 / np.pi  # fraction of the variance of a Gaussian that a cut at it
 
 def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
     """Gaps, bimodality, valleys and skewness of each cluster along its own two longest axes."""
-    spreads, axes = np.linalg.eigh(moments.scatters / parts.sizes[:, None, None])
+    chosen, same = parts.distinct()
+    spreads, axes = np.linalg.eigh(moments.scatters[chosen] / parts.sizes[chosen, None, None])
+    members = _Members.of(parts, chosen)
+    means = moments.means[chosen]
     leading = range(min(_AXES, axes.shape[2]))
-    found = [_along(parts, moments, axes[:, :, -1 - axis], spreads[:, -1 - axis]) for axis in leading]
-    gap, halves, depth, significance, skewness = np.max(np.array(found), axis=0)
+    found = [_along(members, moments.rows, means, axes[:, :, -1 - axis], spreads[:, -1 - axis]) for axis in leading]
+    gap, halves, depth, significance, skewness = np.max(np.array(found), axis=0)[:, same]
+    spreads = spreads[same]
     flatness = np.maximum(spreads[:, -1], 1e-9) / np.maximum(np.maximum(spreads, 0.0).sum(axis=1), 1e-9)
     return _high_is_bad(
         parts,
@@ -533,29 +538,48 @@ def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
     )
 
 
-def _along(parts: Partitions, moments: ClusterMoments, axis: Floats, variance: Floats) -> tuple[Floats, ...]:
-    """Return gap, variance explained by a cut, valley depth and significance, and skewness (C,) along an axis."""
-    deviation = np.sqrt(np.maximum(variance, 1e-18))
-    offset = np.einsum("cq,cq->c", axis, moments.means)
-    values = parts.at_own_cluster((axis / deviation[:, None]) @ moments.rows.T) - (offset / deviation)[parts.cluster]
-    values[np.broadcast_to((variance < 1e-12)[parts.cluster], values.shape)] = 0.0
-    depth, significance = valleys(
-        histograms(parts.cluster.ravel(), values.ravel(), len(parts.sizes), -_REACH, _REACH, _BINS)
-    )
-    skewness = np.log1p(np.abs(parts.cluster_means(values**3)))
-    gap, halves = _splits(parts, values)
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _Members:
+    """The rows of U clusters, one cluster after the other."""
+
+    row: Integers  # (M,)
+    cluster: Integers  # (M,): ascending
+    first: Integers  # (U,): where each cluster begins
+    sizes: Floats  # (U,)
+
+    @classmethod
+    def of(cls, parts: Partitions, chosen: Integers) -> Self:
+        """Collect the rows of the chosen clusters."""
+        sizes = parts.sizes[chosen]
+        cluster = np.repeat(np.arange(len(chosen)), sizes.astype(np.intp))
+        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
+        row = parts.members[np.arange(len(cluster)) + (parts.first[chosen] - first)[cluster]]
+        return cls(row, cluster, first, sizes)
+
+
+def _along(
+    members: _Members, rows: Floats, means: Floats, axis: Floats, variance: Floats
+) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return gap, variance explained by a cut, valley depth and significance, and skewness (U,) along an axis."""
+    scaled = axis / np.sqrt(np.maximum(variance, 1e-18))[:, None]
+    offset = np.einsum("uq,uq->u", scaled, means)
+    values = np.einsum("mq,mq->m", scaled[members.cluster], rows[members.row]) - offset[members.cluster]
+    values[(variance < 1e-12)[members.cluster]] = 0.0
+    depth, significance = valleys(histograms(members.cluster, values, len(members.sizes), -_REACH, _REACH, _BINS))
+    skewness = np.log1p(np.abs(np.add.reduceat(values**3, members.first) / members.sizes))
+    gap, halves = _splits(members, values)
     return gap, halves, depth, significance, skewness
 
 
-def _splits(parts: Partitions, values: Floats) -> tuple[Floats, Floats]:
+def _splits(members: _Members, values: Floats) -> tuple[Floats, Floats]:
     """Return the largest gap, weighted by the fraction of rows beyond it, and the most variance that a cut explains."""
     wide = 1e3
+    cluster, first = members.cluster, members.first
     # One sort serves all clusters: each has its own range of the real line.
-    ordered = np.sort((np.clip(values, -0.4 * wide, 0.4 * wide) + wide * parts.cluster).ravel())
-    cluster = np.repeat(np.arange(len(parts.sizes)), parts.sizes.astype(np.intp))
+    ordered = np.sort(np.clip(values, -0.4 * wide, 0.4 * wide) + wide * cluster)
     ordered -= wide * cluster
-    first = np.concatenate([[0], np.cumsum(parts.sizes)[:-1]]).astype(np.intp)
-    size = parts.sizes[cluster]
+    size = members.sizes[cluster]
     before = np.arange(1, len(ordered) + 1) - first[cluster]  # rows up to and including this one
     inside = before < size
     running = np.cumsum(ordered)
@@ -567,7 +591,7 @@ def _splits(parts: Partitions, values: Floats) -> tuple[Floats, Floats]:
     largest = np.log1p(np.maximum.reduceat(gaps, first))
     halves = np.clip(np.maximum.reduceat(explained, first), 0.0, 1.0)
     # Few rows are always split well by some cut, so shrink their values.
-    weight = parts.sizes / (parts.sizes + 10.0)
+    weight = members.sizes / (members.sizes + 10.0)
     return largest * weight, _NORMAL + (halves - _NORMAL) * weight
 
 
@@ -628,10 +652,15 @@ def _valleys_between(
     here = np.einsum("cq,cq->c", direction, moments.means)
     there = np.einsum("cq,cq->c", direction, moments.means[partner])
     width = np.maximum(there - here, 1e-9)
-    one_hot = parts.one_hot() > 0.0
-    cluster, row = np.nonzero(one_hot | one_hot[partner])
-    positions = ((direction / width[:, None]) @ moments.rows.T - (here / width)[:, None])[cluster, row]
-    return valleys(histograms(cluster, positions, len(parts.sizes), _LOW, _HIGH, _PAIR_BINS))
+    positions = (direction / width[:, None]) @ moments.rows.T  # (C, N)
+    counts = np.zeros((len(parts.sizes), _PAIR_BINS))
+    alone = partner == np.arange(len(partner))  # where there is no other cluster
+    for clusters in (np.arange(len(partner)), partner):
+        members = _Members.of(parts, clusters)
+        values = positions[members.cluster, members.row] - (here / width)[members.cluster]
+        counts += histograms(members.cluster, values, len(parts.sizes), _LOW, _HIGH, _PAIR_BINS)
+    counts[alone] /= 2.0
+    return valleys(counts)
 
 
 def _merging_cost(parts: Partitions, moments: ClusterMoments, partner: Integers, merged: Floats) -> Floats:

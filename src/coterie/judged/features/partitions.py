@@ -26,6 +26,7 @@ class Partitions:
     owner: Integers  # (C,): the partition that each cluster belongs to
     starts: Integers  # (R,): first cluster of each partition
     sizes: Floats  # (C,): number of rows of each cluster, at least one
+    members: Integers  # (R N,): the rows of the first cluster, then those of the second, and so on
 
     @classmethod
     def from_labels(cls, labels: AnyLabels) -> Self:
@@ -42,11 +43,13 @@ class Partitions:
         used = np.flatnonzero(counts)
         number = np.cumsum(counts > 0) - 1
         owner = used // width
+        narrow = labels.astype(np.uint16) if width <= 1 << 16 else labels  # 16 bits are sorted by counting
         return cls(
             cluster=number[shifted],
             owner=owner,
             starts=np.searchsorted(owner, np.arange(len(labels))),
             sizes=counts[used].astype(np.float64),
+            members=np.argsort(narrow, axis=1, kind="stable").ravel(),
         )
 
     @property
@@ -64,6 +67,11 @@ class Partitions:
         """Number (C,) of each cluster within its partition."""
         return np.arange(len(self.owner)) - self.starts[self.owner]
 
+    @property
+    def first(self) -> Integers:
+        """Where the rows of each cluster (C,) begin among the members."""
+        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.intp)
+
     def one_hot(self) -> Singles:
         """Return the memberships (C, N), dense."""
         table = np.zeros((len(self.sizes), self.n_rows), dtype=np.float32)
@@ -72,11 +80,16 @@ class Partitions:
 
     def vector_sums(self, rows: Floats) -> Floats:
         """Sum the rows (N, D) of each cluster (C, D)."""
-        runs = len(self.starts)
-        order = np.argsort(self.cluster, axis=1, kind="stable").ravel()
-        ends = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.intp)
-        member = csr_array((np.ones(runs * self.n_rows), order, ends), shape=(len(self.sizes), self.n_rows))
+        ends = np.append(self.first, len(self.members))
+        member = csr_array((np.ones(len(self.members)), self.members, ends), shape=(len(self.sizes), self.n_rows))
         return np.asarray(member @ rows)
+
+    def distinct(self) -> tuple[Integers, Integers]:
+        """Return one cluster (U,) for each set of rows, and which of them has the rows of each cluster (C,)."""
+        codes = np.random.default_rng(0).integers(1 << 63, size=self.n_rows)  # sums of random codes tell sets apart
+        sums = np.add.reduceat(codes[self.members], self.first)
+        _, chosen, same = np.unique(sums, return_index=True, return_inverse=True)
+        return chosen, same
 
     def cluster_sums(self, values: npt.NDArray[Any]) -> Floats:
         """Sum values (R, N) or (N,) of rows over each cluster (C,)."""
