@@ -15,9 +15,11 @@ from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
 from coterie.judged.judge import TOLERANCE, Judge, ScoredCandidates
+from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
 from coterie.judged.space import Integers, Labels, Singles, Space
+from coterie.judged.views import View
 from coterie.progress import Callback, Progress
 from coterie.tables.table import Table
 from coterie.validation import (
@@ -188,13 +190,26 @@ class Coterie(BaseClusterer):
             self.max_clusters,
             self.granularity,
             seed,
+            self.n_jobs,
         )
         samples = Samples.take(self._preparation, encoded, self.effort, seed)
+        self._reference, self._background = samples.reference, samples.noise
         callback = self._progress()
         on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
         result = vote.run(samples.spaces, on_stage)
-        self.notes_ = (*result.describe_sampling(len(encoded), ALIKE), *self._choose(result, n_clusters))
+        self.notes_ = (
+            *result.describe_sampling(len(encoded), ALIKE),
+            *self._describe_background(result),
+            *self._choose(result, n_clusters),
+        )
         self._label(encoded, before)
+
+    def _describe_background(self, result: VoteResult) -> list[str]:
+        """Say how many rows are background noise, if there is any."""
+        if self._background is None:
+            return []
+        what = "They have the label -1." if self.noise else "They joined the clusters found among the others."
+        return [f"{result.space.noise:.1%} of the rows are background noise, and were left out at first. {what}"]
 
     def _given_n_clusters(self) -> int | None:
         """Return the number of clusters, or None if it is to be found."""
@@ -244,7 +259,8 @@ class Coterie(BaseClusterer):
                 )
         self._assigner = Assigner.fit(result.space, winner)
         dissolve = n_clusters is None  # a number that was asked for is kept
-        self._outliers = Outliers.fit(self._assigner, result.space.x, dissolve=dissolve) if self.noise else None
+        isolated = self.noise and self._background is None  # without a background, noise is rows far from all others
+        self._outliers = Outliers.fit(self._assigner, result.space.x, dissolve=dissolve) if isolated else None
         return notes
 
     def _describe_repeated(self, scored: ScoredCandidates, chosen: int) -> list[str]:
@@ -342,8 +358,9 @@ class Coterie(BaseClusterer):
         assigner = Assigner.fit(scored.space, scored.best_with(n_clusters))
         outliers = None if self._outliers is None else Outliers.fit(assigner, scored.space.x)
         encoded = self._encode_rows(X)
-        parts = [self._preparation.scale(encoded[block]) for block in blocks(len(encoded))]
-        return np.concatenate([assign(x, assigner, outliers, np.arange(n_clusters))[1] for x in parts])
+        parts = (self._preparation.scale(encoded[block]) for block in blocks(len(encoded)))
+        order = np.arange(n_clusters)
+        return np.concatenate([self._mark_noise(x, assign(x, assigner, outliers, order)[1]) for x in parts])
 
     def shortlist(self, at_most: int = 10) -> list[dict[str, Any]]:
         """Return the best candidates, as in ``candidates_``, without near duplicates of better ones.
@@ -386,7 +403,15 @@ class Coterie(BaseClusterer):
         return self._scored
 
     def _assign(self, encoded: Singles) -> tuple[Singles, Labels]:
-        return assign(self._preparation.scale(encoded), self._assigner, self._outliers, self._order)
+        x = self._preparation.scale(encoded)
+        memberships, labels = assign(x, self._assigner, self._outliers, self._order)
+        return memberships, self._mark_noise(x, labels)
+
+    def _mark_noise(self, x: npt.NDArray[np.float64], labels: Labels) -> Labels:
+        """Label rows of the background -1 if that is asked for."""
+        if self.noise and self._background is not None:
+            labels[self._background.find(self._reference.transform(x))] = -1
+        return labels
 
     def _assign_labels(self, encoded: Singles) -> Labels:
         return np.concatenate([self._assign(encoded[block])[1] for block in blocks(len(encoded))])
@@ -413,6 +438,9 @@ class Coterie(BaseClusterer):
         arrays |= {"order": self._order, "means": self._means, **self._preparation.to_arrays()}
         if self._outliers is not None:
             arrays |= self._outliers.to_arrays()
+        if self._background is not None:
+            arrays |= self._background.to_arrays()
+            arrays |= {f"reference.{name}": value for name, value in self._reference.to_arrays().items()}
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
         card = {**names, **{name: getattr(self, f"{name}_") for name in described}, "notes": list(self.notes_)}
         return arrays, card
@@ -423,6 +451,11 @@ class Coterie(BaseClusterer):
         self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
         self._outliers = Outliers.from_arrays(arrays)
+        self._background = NoiseModel.from_arrays(arrays)
+        if self._background is not None:
+            prefix = "reference."
+            own = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+            self._reference = View.from_arrays("reference", own)
         self._scored = None
         self._order, self._means = arrays["order"], arrays["means"]
         self.cluster_centers_ = self.table_.inverse_transform(self._means)

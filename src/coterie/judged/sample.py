@@ -63,6 +63,7 @@ class SubsampleVote:
     max_clusters: int
     granularity: float
     seed: int
+    n_jobs: int | None = None  # threads that generate candidates
 
     def run(self, spaces: Sequence[Space], on_stage: OnStage | None = None) -> VoteResult:
         """Score the candidates of each subsample and let all of them vote; those without candidates abstain."""
@@ -85,6 +86,7 @@ class SubsampleVote:
             max_clusters=self.max_clusters,
             n_clusters=self.n_clusters,
             seed=self.seed,
+            n_jobs=self.n_jobs,
             on_stage=on_stage,
         )
         rounds, keep_number = REFINEMENT_ROUNDS[self.effort], self.n_clusters is not None
