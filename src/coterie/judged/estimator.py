@@ -175,9 +175,7 @@ class Coterie(BaseClusterer):
         self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
         seed = seed_from(self.random_state)
         donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self.effort], seed)
-        self._preparation = Preparation.fit(
-            table, donors, missing=self.missing, column_weights=self.column_weights
-        )
+        self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self.column_weights)
         self.table_ = self._preparation.encoder
         encoded = self._preparation.encode(table)
         n_clusters = self._given_n_clusters()
@@ -390,7 +388,7 @@ class Coterie(BaseClusterer):
                 alternative=self.alternative,
                 low_confidence=LOW_CONFIDENCE,
                 tolerance=TOLERANCE,
-            )
+            ),
         )
 
     def _require_candidates(self) -> ScoredCandidates:

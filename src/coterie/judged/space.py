@@ -27,6 +27,7 @@ Integers = npt.NDArray[np.intp]
 Labels = npt.NDArray[np.int64]
 _Result = TypeVar("_Result")
 
+
 @final
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanningTree:

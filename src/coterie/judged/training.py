@@ -24,8 +24,8 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Effort, generate_candidates
 from coterie.judged.features.table import CandidateFeatures, column_names
-from coterie.judged.preparation import Preparation
 from coterie.judged.network import JudgedBatch, JudgeModel
+from coterie.judged.preparation import Preparation
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.refine import neighbouring_partitions

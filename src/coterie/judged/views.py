@@ -75,7 +75,7 @@ def fit_views(x: Float[Floats, "N D"], columns: Columns | None = None) -> tuple[
     columns = columns or Columns.numbers(x.shape[1])
     discrete = columns.find_discrete(x)
     summary = summarise(x, np.ones(x.shape[1], dtype=np.bool_))
-    centre = np.where(columns.category[columns.group], x.mean(axis=0), summary.centre)
+    centre = summary.centre
     scale = _scales(x, summary, columns)
     standardised = _linear_view("standardised", centre, scale, _CLIP)
     z = standardised.transform(x)
@@ -108,8 +108,11 @@ def _linear_view(name: str, centre: Floats, scale: Floats, limit: float) -> View
 
 def _scales(x: Floats, summary: NumberSummary, columns: Columns) -> Floats:
     """Return the scale of each feature: all features of a category together have variance one."""
-    alone = np.where(summary.constant, np.inf, summary.scale)
-    return np.where(columns.category[columns.group], columns.scales(x.var(axis=0)), alone)
+    scale = np.where(summary.constant, np.inf, summary.scale)
+    if (category := columns.category[columns.group]).any():
+        variances = np.where(category, x.var(axis=0, where=category), 0.0)
+        scale[category] = columns.scales(variances)[category]
+    return scale
 
 
 def _reduced(view: View, x: Floats) -> View:

@@ -38,7 +38,7 @@ class ColumnLevels:
         for column in every:
             features = space.columns.features(column)
             codes = _levels(space.x[:, features], discrete=bool(space.discrete[column]))
-            if codes.max() > 0 or column == every[-1] and not blocks:
+            if codes.max() > 0 or (column == every[-1] and not blocks):
                 blocks.append(np.eye(int(codes.max()) + 1)[codes])
                 discrete.append(space.discrete[column])
                 weight.append(space.views[0].weight[features[0]])

@@ -18,7 +18,8 @@ def halves_agreement(geometry: Geometry) -> tuple[Floats, Floats]:
     Each is by the means of k-means on one half of the rows, which are split at random.
     """
     rows = geometry.rows
-    order = np.random.default_rng(_SEED).permutation(len(rows))
+    # The order of the rows must not matter: the halves are random in a sorted order.
+    order = np.lexsort(rows.T)[np.random.default_rng(_SEED).permutation(len(rows))]
     halves = [Geometry(rows[np.sort(part)]) for part in np.array_split(order, 2)]
     numbers = [k for k in _NUMBERS if k * _MIN_ROWS <= len(halves[1].rows)]
     if not numbers:
