@@ -35,6 +35,7 @@ class Option:
     help: str  # one line for ``--help``
     kind: type[str | int | float | bool | dict[str, float]] = str
     """Type of the value; ``bool`` makes a flag without a value, ``dict`` takes NAME=NUMBER and can be repeated."""
+    value: bool = True  # what a flag without a value sets
     choices: tuple[str, ...] = ()  # the values that are allowed; empty for any
     default: str = ""  # value that the method uses if the option is not given, for ``--help``
     metavar: str | None = None  # what stands for the value in ``--help``; by default the choices or the type

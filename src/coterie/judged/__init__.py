@@ -39,10 +39,11 @@ METHOD = Method(
         Option(
             "--noise",
             "noise",
-            "label rows far from all others as noise (cluster -1)",
+            "label rows far from all others, or in a sparse background, as noise (cluster -1)",
             kind=bool,
             former=("--outliers",),
         ),
-        Option("--allow-single", "allow_single", "allow the result that all rows are one cluster", kind=bool),
+        Option("--allow-single", "allow_single", "answer with one cluster if that is more likely than not", kind=bool),
+        Option("--several", "allow_single", "never answer with one cluster", kind=bool, value=False),
     ),
 )

@@ -11,7 +11,7 @@ from jaxtyping import Float, Float32, Int
 
 from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers
 from coterie.tables.encoder import MAX_LEVELS, TableEncoder, columns_of_many_texts
-from coterie.tables.table import Table, take_rows, unknown_column
+from coterie.tables.table import Table, unknown_column
 from coterie.validation import Number, check_parameter
 
 Singles = npt.NDArray[np.float32]
@@ -48,7 +48,7 @@ class Preparation:
         missing: Missing = "ignore",
         column_weights: Mapping[str, float] | None = None,
     ) -> Self:
-        """Fit to a table, with donors from a random sample of its rows.
+        """Fit to a table; if it has missing values, with donors from a random sample of its rows.
 
         Columns of weight 0 are left out, and so are columns of many different texts if there are others.
         """
@@ -63,9 +63,12 @@ class Preparation:
         if len(leave_out) == table.n_columns:  # the encoder says what is wrong with the texts
             leave_out = asked
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
+        encoded = encoder.transform(table)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
+        if not np.isnan(encoded).any():  # model files should not hold rows without need
+            n_donors = 0
         chosen = sample[np.linspace(0, len(sample) - 1, min(n_donors, len(sample))).astype(np.intp)]
-        return cls(encoder, _find_columns(encoder, weights), encoder.transform(take_rows(table, chosen)))
+        return cls(encoder, _find_columns(encoder, weights), encoded[chosen])
 
     def transform(self, table: Table) -> Float[Floats, "N D"]:
         """Return the rows that are clustered: finite, in the relative scales of the columns."""
