@@ -6,6 +6,9 @@ Run these suites on a quiet machine. Each function `measure_*` makes one line, m
 import multiprocessing
 import os
 import resource
+import subprocess
+import sys
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -374,6 +377,31 @@ def zero_shot(suite: Suite) -> Iterator[Job]:
             shape = {"n": rows, "d": suite["columns"], "k": suite["clusters"]}
             line = record(suite["suite"], f"blobs-{rows}", method.name, SEED, settings, **shape)
             yield Job([line], partial(_measure_zero_shot, suite, method))
+    for name, command in suite.get("commands", {}).items():
+        settings = {"arguments": " ".join(command["arguments"]), "threads": suite["threads"], "runs": command["runs"]}
+        line = record(suite["suite"], command["data"], name, SEED, settings)
+        yield Job([line], partial(_measure_command, command["arguments"]))
+
+
+def _measure_command(arguments: Sequence[str], pending: Sequence[Line]) -> list[Line]:
+    """Measure the seconds from the start to the end of a command, once it has been run before."""
+    (blank,) = pending
+    threads = str(blank["settings"]["threads"])
+    seconds = []
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(blank["settings"]["runs"] + 1):
+            began = time.perf_counter()
+            # S603 warns of any command that is not one literal; those of suite files are our own.
+            subprocess.run(  # noqa: S603
+                [sys.executable, "-m", "coterie", *arguments],
+                cwd=folder,
+                env={**os.environ, "OMP_NUM_THREADS": threads},
+                capture_output=True,
+                check=True,
+            )
+            seconds.append(time.perf_counter() - began)
+    measured = seconds[1:]
+    return [blank | {"metrics": {"longest": round(max(measured), 4)}, "seconds": round(median(measured), 4)}]
 
 
 def _measure_zero_shot(suite: Suite, method: Method, pending: Sequence[Line]) -> list[Line]:
