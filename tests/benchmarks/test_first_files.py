@@ -1,9 +1,13 @@
 """Generated tables as people have them, and what the suite computes on them."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from benchmarks.__main__ import main
 from benchmarks.baselines.kprototypes import k_prototypes
 from benchmarks.data.first_files import FILES, load_file
 from benchmarks.data.frames import encode_frame
@@ -72,3 +76,23 @@ def test_answers_are_examined() -> None:
     found = examine(one, np.array([0, 0, 0, -1, 1, -1]))
     assert (found["gap_clusters"], found["noise_recall"], found["noise_precision"]) == (1, 1.0, 0.5)
     assert examine(one, np.full(6, -1))["single"] == 1
+
+
+def test_figures_are_drawn_from_results(tmp_path: Path) -> None:
+    def line(data: str, method: str, **metrics: float) -> str:
+        kind, family, variant = [*data.split("/"), ""][:3]
+        settings = {"kind": kind, "family": family, "variant": variant}
+        scores = {"ari": 0.9, "ari_assigned": 0.9, "confidence": 0.8, "single": 0, **metrics}
+        return json.dumps({"data": data, "method": method, "seed": 0, "settings": settings, "metrics": scores})
+
+    results = tmp_path / "first_files.jsonl"
+    sets = ["files/customers", "null/gaussian", "noise/moons/10-percent"]
+    lines = [line(data, "coterie") for data in sets] + [line("noise/cities", "coterie-noise", noise_recall=0.5)]
+    results.write_text("\n".join(lines))
+    held_out = {"metrics": {"kind": "mixed/people", "confidence": 0.5, "ari": 0.4}}
+    (tmp_path / "judge_calibration.jsonl").write_text(json.dumps(held_out))
+    assert main(["figures", "first_files", "--results", str(results), "--folder", str(tmp_path)]) == 0
+    names = {path.name for path in tmp_path.glob("*.png")}
+    assert names == {f"first-files-{part}.png" for part in ("calibration", "noise", "null")}
+    results.write_text("")
+    assert main(["figures", "first_files", "--results", str(results), "--folder", str(tmp_path)]) == 2
