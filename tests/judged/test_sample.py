@@ -16,15 +16,19 @@ from coterie.judged.candidates.registry import Candidate, Effort, generate_candi
 from coterie.judged.judge import GRANULARITY_BONUS, TOLERANCE, Judge, Refinement
 from coterie.judged.sample import (
     MAX_SAMPLES,
+    POOL_ROWS,
     REFINEMENT_ROUNDS,
     SAMPLE_ROWS,
+    Samples,
     SubsampleVote,
     VoteResult,
     count_votes,
     disjoint_subsamples,
     subsample_indices,
 )
+from coterie.judged.preparation import Preparation
 from coterie.judged.space import Space
+from coterie.tables.table import as_table
 from tests.judged.sets import blobs, candidate
 from tests.judged.test_judge import judge_by
 
@@ -48,6 +52,12 @@ def three_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SAMPLE_ROWS, "fast", ROWS)
 
 
+def samples_of(X: npt.ArrayLike, effort: Effort) -> Samples:
+    table = as_table(np.asarray(X, dtype=np.float64).reshape(len(np.asarray(X)), -1))
+    preparation = Preparation.fit(table, np.arange(table.n_rows))
+    return Samples.take(preparation, preparation.encode(table), effort, seed=0)
+
+
 def test_rows_and_effort_limit_the_number_of_samples() -> None:
     cases: tuple[tuple[Effort, int, int], ...] = (
         ("thorough", 50, 1),
@@ -59,9 +69,24 @@ def test_rows_and_effort_limit_the_number_of_samples() -> None:
         ("fast", 90_000, 1),
     )
     for effort, n, samples in cases:
-        found = vote(effort=effort).sample(n)
-        assert [len(each) for each in found] == [min(n, SAMPLE_ROWS[effort])] * samples
-        np.testing.assert_array_equal(found[0], subsample_indices(n, SAMPLE_ROWS[effort], 0))
+        taken = samples_of(np.arange(n) % 97, effort)
+        assert [len(each) for each in taken.indices] == [min(n, SAMPLE_ROWS[effort])] * samples
+        assert [len(each.x) for each in taken.spaces] == [len(each) for each in taken.indices]
+        assert (taken.noise, taken.spaces[0].noise) == (None, 0.0)
+    pool = subsample_indices(90_000, POOL_ROWS, 0)
+    np.testing.assert_array_equal(taken.indices[0], pool[subsample_indices(len(pool), SAMPLE_ROWS["fast"], 0)])
+
+
+def test_background_noise_is_in_no_sample() -> None:
+    rng = np.random.default_rng(0)
+    X = np.concatenate([0.01 * rng.normal(size=(1200, 2)) + 0.5, rng.random((300, 2))])
+    taken = samples_of(X, "fast")
+    assert taken.noise is not None
+    assert 0.1 < taken.spaces[0].noise < 0.25
+    (chosen,) = taken.indices
+    assert (chosen < 1200).mean() > 0.95
+    rows = taken.reference.transform(taken.spaces[0].x)
+    assert not taken.noise.find(rows).any()
 
 
 def test_no_row_is_in_two_samples() -> None:
@@ -77,7 +102,7 @@ def test_one_sample_chooses_what_the_judge_chooses() -> None:
     judge = Judge.load("judge-v2")
     refinement = Refinement(REFINEMENT_ROUNDS[effort], 0.0, 50, keep_number=False)
     scored = judge.score(rows, generate_candidates(rows, effort=effort, seed=0), refinement)
-    result = vote(judge, effort).run([rows])
+    result = vote(judge, effort).run([Space(rows)])
     assert result.scored is not None
     np.testing.assert_array_equal(result.scored.logits, scored.logits)
     assert result.confidence == scored.scores[scored.choose()]
@@ -119,13 +144,13 @@ def test_the_given_number_of_clusters_is_found(k: int) -> None:
 @pytest.mark.usefixtures("three_samples")
 def test_samples_without_candidates_abstain() -> None:
     model = vote(n_clusters=3)
-    rows, equal = blobs(60)[0], np.ones((60, 3))
+    rows, equal = Space(blobs(60)[0]), Space(np.ones((60, 3)))
     result = model.run([equal, rows])
-    assert result.space.x is rows
+    assert result.space is rows
     assert len(result.agreement) == 1
     with pytest.raises(InputError, match="n_clusters=3 is more than the distinct rows among the 120 rows"):
-        model.run([equal, equal.copy()])
-    nothing = vote().run([equal, equal.copy()])
+        model.run([equal, equal])
+    nothing = vote().run([equal, equal])
     assert (nothing.scored, nothing.confidence) == (None, 1.0)
     assert fitted(np.ones((400, 2))).n_clusters_ == 1
 

@@ -82,9 +82,10 @@ def test_views_survive_saving_and_apply_to_new_rows(d: int) -> None:
     x = np.exp(normal(n=150, d=d)) * np.linspace(1, 2, d)
     new = np.exp(normal(n=20, d=d, seed=1))
     views = fit_views(x)
-    assert [view.name for view in views] == ["standardised", "ranks", "raw", "whitened"]
+    names = [view.name for view in views]
+    assert (names[:3], names[-1]) == (["power", "ranks", "raw"], "standardised")
     for view in views:
-        again = View(view.name, **view.to_arrays())
+        again = View.from_arrays(view.name, view.to_arrays())
         assert np.array_equal(again.transform(new), view.transform(new))
         assert np.allclose(view.transform(x)[:5], view.transform(x[:5]))
         assert np.isfinite(view.transform(1e300 * new)).all()

@@ -194,7 +194,8 @@ class Coterie(BaseClusterer):
         self._reference, self._background = samples.reference, samples.noise
         callback = self._progress()
         on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
-        result = vote.run(samples.spaces, on_stage)
+        spaces = samples.spaces[:1] if n_clusters == 1 else samples.spaces  # nothing to vote on
+        result = vote.run(spaces, on_stage)
         self.notes_ = (
             *result.describe_sampling(len(encoded), ALIKE),
             *self._describe_background(result),

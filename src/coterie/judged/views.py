@@ -16,6 +16,8 @@ from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, predictio
 from coterie.tables.encoder import NumberSummary, summarise
 
 _CLIP = 10.0  # standard deviations at which standardised values are clipped
+_WIDE_CLIP = 1e9  # of heavy-tailed values before they are transformed; powers of larger ones overflow
+_BEYOND = 10.0  # ranges of the values by which the transformation goes on beyond them
 _MAX_DIMENSIONS = 50
 _KEPT_VARIANCE = 0.99
 _MIN_WHITENED = 4  # thin parallel clusters differ along an axis of little variance: keep all of a few axes
@@ -110,8 +112,10 @@ def _scales(x: Floats, summary: NumberSummary, columns: Columns) -> Floats:
     """Return the scale of each feature: all features of a category together have variance one."""
     scale = np.where(summary.constant, np.inf, summary.scale)
     if (category := columns.category[columns.group]).any():
-        variances = np.where(category, x.var(axis=0, where=category), 0.0)
-        scale[category] = columns.scales(variances)[category]
+        largest = float(np.abs(x[:, category]).max()) or 1.0  # first, since the squares of huge numbers overflow
+        variances = np.zeros(x.shape[1])
+        variances[category] = (x[:, category] / largest).var(axis=0)
+        scale[category] = largest * columns.scales(variances)[category]
     return scale
 
 
@@ -181,21 +185,25 @@ def _exceed(z: Floats, skewness: float, kurtosis: float) -> Bool[Flags, " D"]:
 
 def _power_view(x: Floats, standardised: View, heavy: Flags) -> View:
     """Return the standardised view after Yeo and Johnson's transformation of the heavy-tailed features."""
-    unlimited = replace(standardised, limit=np.where(heavy, np.inf, _CLIP))
-    z = unlimited.transform(x)
+    wide = replace(standardised, limit=np.where(heavy, _WIDE_CLIP, _CLIP))
+    z = wide.transform(x)
     count = min(_MAX_KNOTS, len(x))
-    knots = np.tile(np.linspace(-_CLIP, _CLIP, count)[:, None], x.shape[1])
+    knots = np.tile(np.linspace(-_CLIP, _CLIP, count + 2)[:, None], x.shape[1])
     scores = knots.copy()
     for feature in np.flatnonzero(heavy):
         values = np.unique(z[:, feature])
         low, middle, high = np.quantile(z[:, feature], (0.25, 0.5, 0.75))
-        spread = high - low if high > low else 1.0
+        spread = max(high - low, np.abs(values).max() / _WIDE_CLIP)
         power = yeojohnson((z[:, feature] - middle) / spread)[1]
-        knots[:, feature] = values[np.linspace(0, len(values) - 1, count).round().astype(np.int64)]
+        # One more knot on either side, so that rows far beyond all others stay far from them.
+        beyond = _BEYOND * (values[-1] - values[0])
+        picked = values[np.linspace(0, len(values) - 1, count).round().astype(np.int64)]
+        knots[:, feature] = values[0] - beyond, *picked, values[-1] + beyond
         transformed = yeojohnson((z[:, feature] - middle) / spread, power)
-        curve = yeojohnson((knots[:, feature] - middle) / spread, power)
+        with np.errstate(over="ignore"):  # beyond the values
+            curve = yeojohnson((knots[:, feature] - middle) / spread, power)
         scores[:, feature] = np.clip((curve - transformed.mean()) / (transformed.std() or 1.0), -_CLIP, _CLIP)
-    return replace(unlimited, name="power", knots=knots, scores=scores)
+    return replace(wide, name="power", knots=knots, scores=scores)
 
 
 def _normal_scores(z: Floats, continuous: Flags) -> tuple[Floats, Floats]:
