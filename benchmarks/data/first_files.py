@@ -192,12 +192,20 @@ def blobs_with_junk(rng: Generator, _seed: int, separation: float, junk: str | N
     return LabelledFile(frame.assign(junk=values), y, ("junk",))
 
 
-def groups_with_gaps(rng: Generator, _seed: int, percent: int | None) -> LabelledFile:
-    """Sample three clear groups in 120 rows, with gaps everywhere, or without `percent` 10 gaps in one column."""
+def groups_with_gaps(rng: Generator, _seed: int, percent: int | None, *, category: bool = False) -> LabelledFile:
+    """Sample three clear groups in 120 rows, with gaps everywhere, or without `percent` 10 gaps in one column.
+
+    With `category`, the column with the gaps is text that mostly names the group.
+    """
     y = np.repeat(np.arange(3), 40)
     X = 8.0 * np.linalg.qr(rng.normal(size=(5, 5)))[0][y] + rng.normal(size=(120, 5))
     if percent is None:
-        X[rng.choice(120, 10, replace=False), 0] = np.nan
+        gaps = rng.choice(120, 10, replace=False)
+        if category:
+            colours = _pick(rng, ["red", "green", "blue"], [[8, 1, 1], [1, 8, 1], [1, 1, 8]], y)
+            colours[gaps] = None
+            return LabelledFile(_frame(X).assign(colour=colours), y)
+        X[gaps, 0] = np.nan
     else:
         X[rng.random(X.shape) < percent / 100] = np.nan
     return LabelledFile(_frame(X), y)
@@ -415,6 +423,7 @@ FILES: Final[dict[str, Make]] = {
         for junk in (None, *JUNK)
     },
     "gaps/groups/one-column": partial(groups_with_gaps, percent=None),
+    "gaps/groups/one-category": partial(groups_with_gaps, percent=None, category=True),
     **{f"gaps/groups/{percent}-percent": partial(groups_with_gaps, percent=percent) for percent in (0, *GAP_PERCENT)},
     **{f"null/{kind}": partial(structureless, kind=kind) for kind in STRUCTURELESS},
     **{

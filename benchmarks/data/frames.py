@@ -1,6 +1,6 @@
 """Data frames with gaps and categories in the forms that other methods take."""
 
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -10,14 +10,12 @@ from sklearn.preprocessing import StandardScaler
 from benchmarks.lines import Floats, Labels
 
 Rows: TypeAlias = Floats | pd.DataFrame
-ID_SHARE: Final = 0.5  # text columns with more levels than this share of the rows name the rows, and are left out
 
 
 def split_columns(frame: pd.DataFrame) -> tuple[Floats, Labels, list[int]]:
     """Return standardised numbers (N, D), codes of categories (N, L), and the number of levels of each.
 
     Gaps in numbers are at the median, and the code of a gap is -1. Dates and booleans are numbers.
-    Text columns with a different value in most rows are left out.
     """
     numbers: list[Floats] = [np.empty((len(frame), 0))]
     codes, levels = [np.empty((len(frame), 0), dtype=np.int64)], []
@@ -29,9 +27,8 @@ def split_columns(frame: pd.DataFrame) -> tuple[Floats, Labels, list[int]]:
             numbers.append(_filled(column))
         else:
             own, values = pd.factorize(column)
-            if len(values) <= ID_SHARE * len(frame):
-                codes.append(own[:, None])
-                levels.append(len(values))
+            codes.append(own[:, None])
+            levels.append(len(values))
     matrix = np.concatenate(numbers, axis=1)
     # A constant column has no scale; StandardScaler leaves it at zero.
     scaled = StandardScaler().fit_transform(matrix) if matrix.shape[1] else matrix

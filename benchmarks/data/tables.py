@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.preprocessing import StandardScaler
 
@@ -19,7 +20,7 @@ from benchmarks.lines import Floats, Labels
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 from coterie.tables.readers import read_table
-from coterie.tables.table import Table, format_list
+from coterie.tables.table import format_list
 
 _NPZ_FOLDERS = ("clam", "tabular", "highdim")
 _BATTERIES = "clustering-data-v1"
@@ -27,6 +28,7 @@ _FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 _IDX_UINT8 = b"\x00\x00\x08"
 _EMBEDDINGS = "emb_lite0_"
 _INDEX = "INDEX.csv"  # describes the tables beside it
+_MAX_LEVELS = 50  # of text columns
 NOISE: Final = -1
 
 
@@ -310,12 +312,13 @@ def load_reference_set(group: str, name: str, n_classes: int, seed: int) -> Refe
 
 
 def _read_mixed(path: Path, name: str) -> ReferenceSet:
-    """Read a table with text columns and gaps as the command does; the last column has the classes."""
+    """Read a table with text columns and gaps as the command does; the last column has the classes.
+
+    Text columns with many levels, such as names, are left out for all methods: ours asks for it.
+    """
     table = read_table(path)
-    last = table.n_columns - 1
-    classes = np.unique(table.column(last).astype(str), return_inverse=True)[1]
-    return ReferenceSet(name, "mixed", _to_frame(table.select(range(last))), (classes,))
-
-
-def _to_frame(table: Table) -> pd.DataFrame:
-    return pd.DataFrame({name: pd.Series(table.column(i)) for i, name in enumerate(table.names)})
+    frame = pd.DataFrame({column: pd.Series(table.column(i)) for i, column in enumerate(table.names)})
+    # The reader may take a class such as "-" for a gap.
+    classes = pd.factorize(frame.pop(table.names[-1]), use_na_sentinel=False)[0]
+    names = [column for column in frame if is_numeric_dtype(frame[column]) or frame[column].nunique() <= _MAX_LEVELS]
+    return ReferenceSet(name, "mixed", frame[names], (classes,))

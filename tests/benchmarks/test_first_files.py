@@ -39,14 +39,13 @@ def test_variants_share_their_rows() -> None:
         load_file("nothing", 0)
 
 
-def test_encoding_fills_gaps_and_leaves_ids_out() -> None:
+def test_encoding_fills_gaps() -> None:
     day = pd.Timestamp("2026-01-01")
     frame = pd.DataFrame(
         {
             "size": [1.0, np.nan, 3.0, 5.0],
             "day": [day, pd.NaT, day, day + pd.Timedelta(days=4)],
             "colour": ["red", "blue", None, "red"],
-            "name": ["a", "b", "c", "d"],
         }
     )
     encoded = encode_frame(frame)
