@@ -390,7 +390,8 @@ def calibration_summary(block: Block) -> str:
     rows = []
     for item in map(block.item, block.rows):
         predicted, true = _predictions(block, item)
-        correlation = float(np.corrcoef(predicted, true)[0, 1])
+        varied = len(set(predicted)) > 1 and len(set(true)) > 1
+        correlation = float(np.corrcoef(predicted, true)[0, 1]) if varied else None
         scores = mean(predicted), mean(true), calibration_error(predicted, true), correlation
         rows.append([item.title, str(len(predicted)), *map(number, scores)])
     return markdown_table(block.head, rows)
