@@ -137,5 +137,7 @@ def test_unusual_rows_have_valid_memberships(rule: str, x: list[list[float]], la
 def test_labels_with_gaps_and_unknown_rules_are_rejected() -> None:
     with pytest.raises(InputError, match="labels have 2 distinct values from 0 to 2; expected 0 to 1"):
         fit("centres", np.zeros((2, 1)), np.array([0, 2]))
-    with pytest.raises(InputError, match=r"no assignment rule 'oracle'\. Use one of: centres, gaussians, mixture, neighbours"):
+    with pytest.raises(
+        InputError, match=r"no assignment rule 'oracle'\. Use one of: centres, gaussians, mixture, neighbours"
+    ):
         fit("oracle", np.zeros((2, 1)), np.array([0, 1]))

@@ -14,6 +14,7 @@ from coterie import Coterie
 from coterie.errors import InputError
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates
 from coterie.judged.judge import GRANULARITY_BONUS, TOLERANCE, Judge, Refinement
+from coterie.judged.preparation import Preparation
 from coterie.judged.sample import (
     MAX_SAMPLES,
     POOL_ROWS,
@@ -26,7 +27,6 @@ from coterie.judged.sample import (
     disjoint_subsamples,
     subsample_indices,
 )
-from coterie.judged.preparation import Preparation
 from coterie.judged.space import Space
 from coterie.tables.table import as_table
 from tests.judged.sets import blobs, candidate
