@@ -9,7 +9,8 @@ from coterie.judged import assign as assign_module
 from coterie.judged.assign import Assigner, Outliers, assign
 from coterie.judged.candidates.kmeans import cluster_means
 from coterie.judged.candidates.registry import Candidate, order_by_size
-from coterie.judged.space import Floats, Geometry, Labels, View
+from coterie.judged.space import Floats, Geometry, Labels
+from coterie.judged.views import View
 from tests.judged.sets import blobs, candidate, rings, slanted
 
 RULES = tuple(rule for rule in Assigner.RULES if rule != "mixture")  # which needs discrete columns: test_mixed.py

@@ -181,7 +181,8 @@ def slow_divisive_tree(tree: SpanningTree, k: int) -> Labels | None:
     counts = np.bincount(tree.edges.ravel()) > 1
 
     def parts(edges: list[list[int]]) -> Labels:
-        return connected_components(coo_array((np.ones(len(edges)), np.array(edges).T), shape=(n, n)))[1]
+        graph = coo_array((np.ones(len(edges)), np.array(edges).T), shape=(n, n))
+        return connected_components(graph)[1].astype(np.int64)
 
     left = tree.edges.tolist()
     for edge in tree.edges[::-1].tolist():

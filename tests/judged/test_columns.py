@@ -16,7 +16,8 @@ FLOOR = 0.1  # weight of a column that the others do not predict
 
 
 def one_hot(codes: np.ndarray) -> Floats:
-    return np.eye(int(codes.max()) + 1)[codes]
+    indicators: Floats = np.eye(int(codes.max()) + 1)[codes]
+    return indicators
 
 
 def junk(n: int, levels: int, seed: int = 1) -> np.ndarray:
@@ -46,7 +47,7 @@ def test_what_is_no_category_is_not_joined() -> None:
     rng = np.random.default_rng(0)
     flags = rng.integers(2, size=(90, 3)).astype(np.float64)  # several may be high in a row
     numbers = rng.normal(size=(90, 2))
-    few = np.eye(3)[np.arange(12) % 3]  # so few rows may be so by chance
+    few = np.eye(3)[np.arange(12) % 3]  # too few rows to tell
     for x in (flags, numbers, few, np.ones((90, 2))):
         columns = Columns.numbers(x.shape[1])
         assert columns.join_one_hot(x) is columns

@@ -9,7 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from coterie.judged.candidates.registry import Candidate, order_by_size
 from coterie.judged.refine import neighbouring_partitions
-from coterie.judged.space import Floats, fit_views
+from coterie.judged.space import Floats
+from coterie.judged.views import fit_views
 from tests.judged.sets import blobs, candidate, rings
 
 MAX_RESULTS = 20

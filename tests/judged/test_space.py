@@ -9,7 +9,8 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.neighbors import NearestNeighbors
 
 from coterie.errors import InputError
-from coterie.judged.space import Floats, Geometry, Modes, Space, View, fit_views, spanning_tree
+from coterie.judged.space import Floats, Geometry, Modes, Space, spanning_tree
+from coterie.judged.views import View, fit_views
 
 
 def normal(n: int = 300, d: int = 4, seed: int = 0) -> Floats:

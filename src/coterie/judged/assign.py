@@ -72,7 +72,8 @@ class Gaussians:
     def memberships(self, x: Floats) -> Floats:
         """Compute the membership probabilities (N, K) of rows (N, D)."""
         centred = x[:, self.arrays["kept"]] - self.arrays["centre"]
-        return softmax(quadratic_design(centred, "full") @ self.arrays["coefficients"], axis=1)
+        memberships: Floats = softmax(quadratic_design(centred, "full") @ self.arrays["coefficients"], axis=1)
+        return memberships
 
 
 @final

@@ -5,6 +5,7 @@ the others gains nothing by being split, so it does not attract clusters.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final, Self, final
 
 import numpy as np
@@ -56,7 +57,7 @@ class LevelIndicators:
         indicators = np.zeros_like(nearness)
         starts = np.searchsorted(self.column, np.arange(self.column[-1] + 2))
         every = np.arange(len(rows))
-        for start, stop in zip(starts[:-1], starts[1:], strict=True):
+        for start, stop in pairwise(starts.tolist()):
             indicators[every, start + nearness[:, start:stop].argmax(axis=1)] = 1.0
         return indicators
 

@@ -34,7 +34,8 @@ class ColumnLevels:
     def find(cls, space: Space) -> Self:
         """Find the levels of the columns of a space that vary; at least one column is kept."""
         every = range(0, space.columns.count, -(-space.columns.count // _MAX_COLUMNS))
-        blocks, discrete, weight = [], [], []
+        blocks: list[Floats] = []
+        discrete, weight = [], []
         for column in every:
             features = space.columns.features(column)
             codes = _levels(space.x[:, features], discrete=bool(space.discrete[column]))
