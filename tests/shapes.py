@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
-from inspect import isclass, isfunction
+from inspect import isclass, isfunction, unwrap
 from types import ModuleType, UnionType
 from typing import Any, Union, get_args, get_origin
 
@@ -53,12 +53,13 @@ def _check_members(owner: Any, module: str) -> None:
 
 def check_first_calls(function: Callable[..., Any]) -> Callable[..., Any]:
     """Check the first calls of a function, whose other annotations are mypy's: tests pass wrong types on purpose."""
-    annotations = function.__annotations__
-    function.__annotations__ = {name: hint for name, hint in annotations.items() if _has_shape(hint)}
+    inner = unwrap(function)  # the signature of a decorated function is that of the function inside
+    annotations = inner.__annotations__
+    inner.__annotations__ = {name: hint for name, hint in annotations.items() if _has_shape(hint)}
     try:
         checked: Callable[..., Any] = jaxtyped(function, typechecker=beartype)
     finally:
-        function.__annotations__ = annotations
+        inner.__annotations__ = annotations
     left = CHECKED_CALLS
 
     @wraps(function)

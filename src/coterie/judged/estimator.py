@@ -79,12 +79,12 @@ class Coterie(BaseClusterer):
         Factors of columns by name: below 1 for columns that should count less, 0 to leave a column out.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
+    n_jobs : int, optional
+        Number of threads that generate candidates; -1 for one per processor. The result does not depend on it.
     weights : str or Path
         Weights of the judge: a shipped name or a file.
     noise : bool
         Whether rows far from all others, or in a sparse background, get the label -1.
-    n_jobs : int, optional
-        Number of threads that generate candidates; -1 for one per processor. The result does not depend on it.
 
     Attributes
     ----------
@@ -124,9 +124,9 @@ class Coterie(BaseClusterer):
         "missing": Choice("ignore", "indicator"),
         "column_weights": (InstanceOf(Mapping, "a dict of column names to factors"), NONE),
         "keep_ids": BOOLEAN,
+        "n_jobs": (Integer(-1), NONE),
         "weights": PATH,
         "noise": BOOLEAN,
-        "n_jobs": (Integer(-1), NONE),
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {**BaseClusterer.renamed_parameters, "judge": "weights"}
     former_attributes: ClassVar = {
@@ -147,9 +147,9 @@ class Coterie(BaseClusterer):
         missing: Missing = "ignore",
         column_weights: Mapping[str, float] | None = None,
         keep_ids: bool = False,
+        n_jobs: int | None = None,
         weights: str | Path = "judge-v2",
         noise: bool = False,
-        n_jobs: int | None = None,
         random_state: Any = None,
         verbose: bool = False,
         callback: Callback | None = None,
@@ -162,9 +162,9 @@ class Coterie(BaseClusterer):
         self.missing: Missing = missing
         self.column_weights = column_weights
         self.keep_ids = keep_ids
+        self.n_jobs = n_jobs
         self.weights = weights
         self.noise = noise
-        self.n_jobs = n_jobs
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
