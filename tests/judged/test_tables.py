@@ -1,5 +1,6 @@
 """Coterie on tables as people have them: junk columns, mixed types, gaps, noise, and no clusters."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,38 @@ def test_heavy_tails_do_not_hide_clusters() -> None:
     centres = np.array([[0.0, 0.0, 4.0], [4.0, 0.0, 0.0], [0.0, 4.0, 0.0]])
     X = np.exp(1.5 * (centres[truth] + 0.4 * rng.normal(size=(300, 3))))
     assert adjusted_rand_score(truth, quick(n_clusters=3).fit(X).labels_) > 0.95
+
+
+COLUMNS: dict[str, Callable[[np.random.Generator, int], Any]] = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "heavy-tailed": lambda rng, n: np.exp(4.0 * rng.normal(size=n)),
+    "huge": lambda rng, n: 1e30 * rng.standard_cauchy(n),
+    "few numbers": lambda rng, n: rng.integers(0, 5, n).astype(np.float64),
+    "text": lambda rng, n: rng.choice(["red", "green", "blue"], n),
+    "rare": lambda rng, n: rng.random(n) < 0.05,
+    "constant": lambda _, n: np.full(n, 3.0),
+    "date": lambda rng, n: pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(900, size=n), unit="D"),
+}
+
+
+@settings(max_examples=12)
+@given(
+    kinds=st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=6),
+    n=st.integers(2, 90),
+    gaps=st.sampled_from([0.0, 0.2]),
+    noise=st.booleans(),
+    missing=st.sampled_from(["ignore", "indicator"]),
+    seed=st.integers(0, 1000),
+)
+def test_any_table_is_clustered_and_predicted_alike(
+    kinds: list[str], n: int, gaps: float, noise: bool, missing: str, seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame({f"{kind} {index}": COLUMNS[kind](rng, n) for index, kind in enumerate(kinds)})
+    gap = rng.random(frame.shape) < gaps
+    gap[0] = False  # no column is empty
+    frame = frame.mask(gap)
+    model = quick(noise=noise, missing=missing).fit(frame)
+    np.testing.assert_array_equal(model.predict(frame), model.labels_)
+    np.testing.assert_allclose(model.probabilities_.sum(axis=1), 1.0, rtol=1e-5)
+    assert set(model.labels_) - {-1} == set(range(model.n_clusters_))
