@@ -83,8 +83,6 @@ class Selection:
     alternative: Callable[[int, Any], npt.NDArray[np.int64]]
     """Returns the labels of the rows of a table by the best candidate with that number of clusters."""
     low_confidence: float = 0.25  # confidence below which the result is little better than a guess
-    tolerance: float = 0.0
-    """Difference of log-odds within which scores count as equal, and fewer clusters are preferred."""
 
 
 @final

@@ -18,7 +18,6 @@ from benchmarks.baselines import weights_path
 from coterie.config import from_dict
 from coterie.judged.candidates.registry import generate_candidates
 from coterie.judged.judge import Judge
-from coterie.judged.prior.universal import SyntheticPrior
 from coterie.nn.model import SetModel, TaskBatch, build, to_tensors
 from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import TASKS
@@ -63,12 +62,13 @@ def cluster(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> d
 
 def judge(name: str) -> dict[str, Any]:
     """Score the first candidates for a set, and count the clusters of the selected one."""
-    tasks = SyntheticPrior(min_points=JUDGED_POINTS, max_points=JUDGED_POINTS, max_features=4, max_clusters=6)
-    x = tasks.sample_task(Generator().manual_seed(0)).x.double()
-    candidates = generate_candidates(x.numpy(), effort="fast", seed=0)
-    scored = Judge.read(name).score(x.numpy(), candidates)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(JUDGED_POINTS, 4)) + 4.0 * rng.normal(size=(3, 4))[rng.integers(3, size=JUDGED_POINTS)]
+    x = np.column_stack([x, rng.integers(2, size=JUDGED_POINTS)])  # a junk column
+    candidates = generate_candidates(x, effort="fast", seed=0)
+    scored = Judge.read(name).score(x, candidates)
     return {
-        "sum_of_points": round(float(x.abs().sum()), DIGITS),
+        "sum_of_points": round(float(np.abs(x).sum()), DIGITS),
         "n_clusters": [candidates[scored.choose()].n_clusters],
         "logits": [round(value, DIGITS) for value in scored.logits[:JUDGED_CANDIDATES].tolist()],
     }

@@ -14,7 +14,7 @@ from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, s
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
-from coterie.judged.judge import TOLERANCE, Judge, ScoredCandidates
+from coterie.judged.judge import Judge, ScoredCandidates
 from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
@@ -148,7 +148,7 @@ class Coterie(BaseClusterer):
         column_weights: Mapping[str, float] | None = None,
         keep_ids: bool = False,
         n_jobs: int | None = None,
-        weights: str | Path = "judge-v2",
+        weights: str | Path = "judge-v3",
         noise: bool = False,
         random_state: Any = None,
         verbose: bool = False,
@@ -388,7 +388,6 @@ class Coterie(BaseClusterer):
                 shortlist=self.shortlist,
                 alternative=self.alternative,
                 low_confidence=LOW_CONFIDENCE,
-                tolerance=TOLERANCE,
             ),
         )
 

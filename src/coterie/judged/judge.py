@@ -28,7 +28,6 @@ from coterie.validation import Constraints, Integer, Number, check_parameters
 
 MAX_DEVIATION = 4.0  # spreads from the centre at which columns are clipped
 LAYER_NORM_EPSILON = 1e-5  # added to variances, as in torch
-TOLERANCE = 0.4  # logits by which a candidate with fewer clusters may fall short of the best and still be chosen
 GRANULARITY_BONUS = 0.5  # logits that a granularity of one adds to a candidate with twice as many clusters
 
 _CONSTRAINTS: Mapping[str, Constraints] = {
@@ -154,13 +153,8 @@ def _weight_shapes(config: JudgeConfig) -> dict[str, tuple[int, ...]]:
 
 
 def choose(logits: Floats, n_clusters: Integers, granularity: float = 0.0) -> int:
-    """Return the index of the candidate with the fewest clusters among those within the tolerance of the best.
-
-    Of several with that number, the best one. A positive granularity favours many clusters.
-    """
-    adjusted = logits + granularity * GRANULARITY_BONUS * np.log2(n_clusters)
-    good = adjusted >= adjusted.max() - TOLERANCE
-    return int(np.where(good & (n_clusters == n_clusters[good].min()), adjusted, -np.inf).argmax())
+    """Return the index of the best candidate; a positive granularity favours many clusters."""
+    return int((logits + granularity * GRANULARITY_BONUS * np.log2(n_clusters)).argmax())
 
 
 @final
@@ -264,6 +258,7 @@ class Judge:
     columns: tuple[str, ...]
     slope: float
     offset: float
+    number_cost: float = 0.0  # logits, before calibration, that each doubling of the number of clusters costs
     single_threshold: float = 1.0  # as in `ScoredCandidates`; judges before version 3 never answer with one cluster
 
     @classmethod
@@ -282,8 +277,9 @@ class Judge:
                     f"weights={str(weights)!r} were trained on columns that this version does not compute. Train the "
                     "judge again from its recipe."
                 )
-            threshold = float(calibration.get("single_threshold", 1.0))
-            return cls(network, columns, float(calibration["slope"]), float(calibration["offset"]), threshold)
+            slope, offset = float(calibration["slope"]), float(calibration["offset"])
+            later = {name: float(calibration[name]) for name in ("number_cost", "single_threshold") if name in calibration}
+            return cls(network, columns, slope, offset, **later)
         except (KeyError, ConfigError) as error:
             raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
 
@@ -331,7 +327,8 @@ class Judge:
     def _score(self, features: CandidateFeatures) -> ScoredCandidates:
         neutral = dict(zip(self.columns, self.network.centre.tolist(), strict=True))
         logits, single = self.network(features.select(neutral))
-        calibrated = self.slope * logits.astype(np.float64) + self.offset
+        doublings = np.log2([each.n_clusters for each in features.candidates])
+        calibrated = self.slope * (logits - self.number_cost * doublings) + self.offset
         return ScoredCandidates(features, calibrated, float(expit(single)), self.single_threshold)
 
 

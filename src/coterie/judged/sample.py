@@ -142,14 +142,17 @@ class Samples:
         size = SAMPLE_ROWS[effort]
         pool = subsample_indices(len(encoded), POOL_ROWS, seed)
         x = preparation.scale(encoded[pool])
-        reference = Space(x[subsample_indices(len(x), size, seed)], preparation.columns).views[0]
+        first = Space(x[subsample_indices(len(x), size, seed)], preparation.columns)
+        reference = first.views[0]
         rows = reference.transform(x)
         noise = NoiseModel.fit(rows)
         clean = np.arange(len(pool)) if noise is None else np.flatnonzero(~noise.find(rows))
         samples = max(1, min(MAX_SAMPLES[effort], len(clean) // size))
         chosen = [clean[taken] for taken in disjoint_subsamples(len(clean), size, samples, seed)]
         left_out = 1.0 - len(clean) / len(pool)
-        spaces = tuple(Space(x[taken], preparation.columns, noise=left_out) for taken in chosen)
+        # Without noise, the first subsample is the one whose views are known already.
+        known = [] if left_out else [first]
+        spaces = (*known, *(Space(x[taken], preparation.columns, noise=left_out) for taken in chosen[len(known) :]))
         return cls(tuple(pool[taken] for taken in chosen), spaces, reference, noise)
 
 
@@ -174,8 +177,8 @@ def count_votes(votes: Floats, n_clusters: Integers, granularity: float = 0.0) -
     """Return the index of the choice that wins, and its mean vote.
 
     `votes` (V, C) are the logits that subsamples give to choices, nan where a choice is lost. Of the choices that most
-    subsamples could score, the one with the highest mean wins, with the same preference for few clusters as in
-    ``choose``. A choice that is lost in a subsample was peculiar to another one.
+    subsamples could score, the one with the highest mean wins. A choice that is lost in a subsample was peculiar to
+    another one.
     """
     counts = np.isfinite(votes).sum(axis=0)
     eligible = np.flatnonzero(counts == counts.max())

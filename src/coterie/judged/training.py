@@ -42,6 +42,7 @@ REFINED = 2  # candidates of a set to which those near them are added
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
+NUMBER_COST = 0.3  # logits that each doubling of the number of clusters costs: in doubt, few clusters
 CLEAR_SCORE = 0.3  # adjusted Rand index of the best candidate from which a set counts as having clusters
 FALSE_SINGLES = 0.02  # fraction of sets with clusters that may be taken for one cluster
 _STRIDE = 1_000_003
@@ -197,7 +198,7 @@ def evaluate_choices(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, 
     several = _sets_of_several_clusters(sets)
     rows = []
     for one in several:
-        index = int(model(one.columns.unsqueeze(0))[0].argmax())
+        index = int(_costed_logits(model, one)[0].argmax())
         error = abs(int(one.n_clusters[index]) - one.n_true_clusters)
         rows.append((float(one.score[index]), float(one.score.max()), error))
     names = ("adjusted_rand_index", "best_candidate", "error_in_number_of_clusters")
@@ -211,7 +212,7 @@ def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, f
     """
     _sets_of_several_clusters(sets)
     with torch.no_grad():
-        scored = [(one, *model(one.columns.unsqueeze(0))) for one in sets]
+        scored = [(one, *_costed_logits(model, one)) for one in sets]
     logits = torch.stack([logit.max() for _, logit, _ in scored]).double()
     right = [one.score[logit.argmax()] if one.n_true_clusters > 1 else logit.new_zeros(()) for one, logit, _ in scored]
     truth = torch.stack(right).double().clamp(0.0, 1.0)
@@ -230,7 +231,13 @@ def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, f
     slope, offset = line.tolist()
     clear = [float(single.sigmoid()) for one, _, single in scored if _is_clear(one)]
     threshold = max(0.5, float(np.quantile(clear, 1.0 - FALSE_SINGLES))) if clear else 1.0
-    return {"slope": slope, "offset": offset, "single_threshold": threshold}
+    return {"slope": slope, "offset": offset, "number_cost": NUMBER_COST, "single_threshold": threshold}
+
+
+def _costed_logits(model: JudgeModel, one: ScoredSet) -> tuple[Float[Tensor, " R"], Float[Tensor, " 1"]]:
+    """Return the logits of the candidates of a set, less the cost of their numbers of clusters, and of one cluster."""
+    logits, single = model(one.columns.unsqueeze(0))
+    return logits.squeeze(0) - NUMBER_COST * one.n_clusters.log2(), single
 
 
 def _is_clear(one: ScoredSet) -> bool:

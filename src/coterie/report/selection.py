@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
-from scipy.special import logit
 
 from coterie.base import Selection
 from coterie.report.data import OUTLIER, ClusteringData
@@ -127,7 +126,7 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
             meaning="So no candidate was chosen; their scores assume that there are clusters.",
         )
     removed = chosen["n_clusters"] - n_clusters
-    meaning = f"1 means identical clusters, 0 a random partition.{_explain_fewer(selection, chosen)}"
+    meaning = "1 means identical clusters, 0 a random partition."
     if removed > 0:
         were = "was" if removed == 1 else "were"
         meaning += f" {plural(removed, 'cluster')} of the candidate had only outliers and {were} removed."
@@ -144,15 +143,6 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
         meaning=meaning,
         warning=warning if value < selection.low_confidence else "",
     )
-
-
-def _explain_fewer(selection: Selection, chosen: Candidate) -> str:
-    """Explain why the highest score was not chosen, if fewer clusters are the reason."""
-    best = selection.candidates[0]
-    highest, own = logit(np.clip([best["score"], chosen["score"]], 1e-9, 1.0 - 1e-9))
-    if best["n_clusters"] <= chosen["n_clusters"] or highest - own > selection.tolerance:
-        return ""
-    return f" Among candidates about as good as the best ({describe_candidate(best)}), the fewest clusters are chosen."
 
 
 def algorithm_of(candidate: Candidate) -> str:
