@@ -64,7 +64,7 @@ def test_large_tables_are_sampled_and_notes_say_so() -> None:
     X, truth = blobs(SAMPLE_ROWS["fast"] + 500)
     model = quick(n_clusters=4).fit(X)
     assert_consistent(model, X)
-    assert adjusted_rand_score(truth, model.labels_) == 1.0
+    assert adjusted_rand_score(truth, model.labels_) > 0.98
     assert model.notes_[0].startswith("1,000 of the 1,500 rows, sampled at random, were clustered;")
 
 

@@ -15,7 +15,7 @@ from coterie import Coterie
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures
-from coterie.judged.judge import TOLERANCE, Judge, JudgeConfig, JudgeNetwork, Refinement, ScoredCandidates
+from coterie.judged.judge import Judge, JudgeConfig, JudgeNetwork, Refinement, ScoredCandidates
 from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.space import Space
 from coterie.nn.model import build, to_arrays, to_tensors
@@ -253,10 +253,7 @@ def scored_candidates(logits: Sequence[float], numbers: Sequence[int]) -> Scored
     return ScoredCandidates(features, np.array(logits), 0.0)
 
 
-def test_few_clusters_are_preferred_within_the_tolerance_unless_granularity_decides() -> None:
-    near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
-    assert scored_candidates([1.0, 1.0 - near, 1.0 - far], [6, 4, 2]).choose() == 1
-    assert scored_candidates([1.0 - near, 1.0, 1.0 - near / 2], [4, 6, 4]).choose() == 2
-    assert scored_candidates([1.0, 1.0 - near], [4, 6]).choose() == 0
+def test_the_highest_score_is_chosen_unless_granularity_decides() -> None:
+    assert scored_candidates([1.0, 0.9, 1.1], [6, 4, 2]).choose() == 2
     scored = scored_candidates([0.0, 0.0, 0.0], [2, 4, 8])
     assert [scored.choose(granularity) for granularity in (-1.0, 0.0, 1.0, 1e6)] == [0, 0, 2, 2]

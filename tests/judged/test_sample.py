@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 from coterie import Coterie
 from coterie.errors import InputError
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates
-from coterie.judged.judge import GRANULARITY_BONUS, TOLERANCE, Judge, Refinement
+from coterie.judged.judge import GRANULARITY_BONUS, Judge, Refinement
 from coterie.judged.preparation import Preparation
 from coterie.judged.sample import (
     MAX_SAMPLES,
@@ -220,14 +220,11 @@ def test_the_highest_mean_of_choices_that_no_sample_lost_wins() -> None:
     assert count_votes(np.array([[1.0, np.nan], [np.nan, 2.0]]), three[:2]) == (1, 2.0)
 
 
-def test_fewer_clusters_win_within_the_tolerance() -> None:
-    near, far = 0.9 * TOLERANCE, 1.1 * TOLERANCE
-    numbers = np.array([6, 4])
-    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers)[0] == 1
-    assert count_votes(np.array([[1.0, 1.0 - far]]), numbers)[0] == 0
-    granularity = 1.1 * (TOLERANCE - near) / (GRANULARITY_BONUS * np.log2(6 / 4))
-    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[0] == 0
-    assert count_votes(np.array([[1.0, 1.0 - near]]), numbers, granularity)[1] == 1.0
+def test_granularity_decides_between_close_votes() -> None:
+    votes, numbers = np.array([[0.9, 1.0]]), np.array([6, 4])
+    assert count_votes(votes, numbers) == (1, 1.0)
+    granularity = 1.1 * 0.1 / (GRANULARITY_BONUS * np.log2(6 / 4))
+    assert count_votes(votes, numbers, granularity) == (0, 0.9)
 
 
 def test_notes_say_how_many_samples_agree() -> None:

@@ -145,7 +145,8 @@ def test_calibration_recovers_slope_and_offset() -> None:
         for logit, score in zip(logits.tolist(), scores.tolist(), strict=True)
     ]
     found = training.fit_calibration(JUDGE_BY_FIRST_COLUMN, sets)
-    assert (found["slope"], found["offset"]) == pytest.approx((0.5, -0.4), abs=1e-4)
+    cost = 0.5 * training.NUMBER_COST * np.log2(3)  # of the three clusters that each choice has
+    assert (found["slope"], found["offset"]) == pytest.approx((0.5, cost - 0.4), abs=1e-4)
     unsure = training.fit_calibration(JUDGE_BY_FIRST_COLUMN, [*sets, scored([4.0], [0.9], [2], truth=1)])
     assert unsure["slope"] < 0.5
 
@@ -155,7 +156,7 @@ def test_a_recipe_trains_a_judge_for_coterie(tmp_path: Path) -> None:
     _, card = load_checkpoint(path)
     assert card["method"] == "judge"
     assert card["columns"] == list(column_names())
-    assert (card["steps"], set(card["calibration"])) == (3, {"slope", "offset", "single_threshold"})
+    assert (card["steps"], set(card["calibration"])) == (3, {"slope", "offset", "number_cost", "single_threshold"})
     assert card["evaluation"]["adjusted_rand_index"] <= card["evaluation"]["best_candidate"]
     assert [part.name for part in sorted((tmp_path / "judged").iterdir())] == ["judged-000000.safetensors"]
     before = path.read_bytes()

@@ -54,7 +54,6 @@ def selection_of(
         runner_up=runner_up,
         shortlist=lambda at_most: candidates[:at_most],
         alternative=alternative,
-        tolerance=0.4,
     )
 
 
@@ -157,12 +156,6 @@ def test_confidence_in_words(confidence: float, headline: str) -> None:
     low = confidence < 0.25
     assert ("no clusters" in section.confidence.warning) == low == bool(section.confidence.caution)
     assert section.shortlist[0]["score"] == confidence
-
-
-@pytest.mark.parametrize(("n_clusters", "score", "explained"), [(5, 0.62, True), (5, 0.9, False), (2, 0.62, False)])
-def test_preference_for_fewer_clusters_is_explained(n_clusters: int, score: float, explained: bool) -> None:
-    section = section_of(3, 0.6, [candidate(n_clusters, score), candidate(3, 0.6)])
-    assert ("the fewest clusters are chosen" in section.confidence.meaning) is explained
 
 
 def test_granularity_and_removed_clusters_are_explained() -> None:

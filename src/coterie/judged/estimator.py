@@ -36,6 +36,7 @@ from coterie.validation import (
 )
 
 LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is little better than a guess
+MIN_ROWS_OF_SINGLE = 50  # fewer rows are no strong evidence that there is one cluster, and the judge saw none
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
 REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
 UNLIKE = 0.5  # adjusted mutual information below which it does not
@@ -65,8 +66,8 @@ class Coterie(BaseClusterer):
     max_clusters : int
         Largest number of clusters considered by "auto".
     allow_single : bool or "auto"
-        Whether the result may be that all rows form one cluster. With "auto" that needs strong evidence; with True it
-        needs to be more probable than not.
+        Whether the result may be that all rows form one cluster. With "auto" that needs strong evidence, and at least
+        50 rows; with True it needs to be more probable than not.
     granularity : float
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
     effort : {"fast", "balanced", "thorough"}
@@ -219,7 +220,7 @@ class Coterie(BaseClusterer):
     def _single_threshold(self, scored: ScoredCandidates) -> float:
         """Return the probability above which the result is one cluster."""
         if self.allow_single == "auto":
-            return scored.single_threshold
+            return scored.single_threshold if len(scored.space.x) >= MIN_ROWS_OF_SINGLE else 1.0
         return 0.5 if self.allow_single else 1.0
 
     def _choose(self, result: VoteResult, n_clusters: int | None) -> list[str]:

@@ -278,7 +278,8 @@ class Judge:
                     "judge again from its recipe."
                 )
             slope, offset = float(calibration["slope"]), float(calibration["offset"])
-            later = {name: float(calibration[name]) for name in ("number_cost", "single_threshold") if name in calibration}
+            since_v3 = [name for name in ("number_cost", "single_threshold") if name in calibration]
+            later = {name: float(calibration[name]) for name in since_v3}
             return cls(network, columns, slope, offset, **later)
         except (KeyError, ConfigError) as error:
             raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
