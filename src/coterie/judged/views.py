@@ -153,7 +153,7 @@ def _factors_view(reference: View, x: Floats, columns: Columns) -> View | None:
     if columns.count < _MIN_COLUMNS_OF_FACTORS:
         return None
     variances, axes = _principal_axes(reference.transform(x))
-    # The largest variance of unrelated columns, by Marchenko and Pastur; scales are robust, so variances are not all one.
+    # The largest variance of unrelated columns, by Marchenko and Pastur. Scales are robust: variances are not all one.
     highest = variances.sum() / columns.count * (1.0 + np.sqrt(columns.count / len(x))) ** 2
     kept = min(int((variances > highest).sum()), _MAX_DIMENSIONS)
     if not 0 < kept < int((variances > 0.0).sum()):
