@@ -46,8 +46,10 @@ def build_estimator(request: ClusterRequest, display: ProgressDisplay) -> BaseCl
             display.say(f"warning: {flag} was renamed to {option.flag} and will stop working in version 0.3")
         if option.choices and value not in option.choices:
             raise InputError(f"{option.flag} {value} is not known. Choose one of: {', '.join(option.choices)}.")
-        given = option.value if option.kind is bool else value
-        parameters[option.parameter] = _parse_numbers(flag, given) if option.kind is dict else given
+        if option.kind is dict:
+            parameters[option.parameter] = _parse_numbers(flag, value)
+        else:
+            parameters[option.parameter] = option.value if option.kind is bool else value
     n_clusters = _parse_n_clusters(request.clusters)
     if n_clusters != "auto":
         if not method.takes_n_clusters:
