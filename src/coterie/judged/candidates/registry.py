@@ -104,7 +104,9 @@ class Algorithm:
     rule : str
         How new rows are assigned: "centres" (nearest mean), "gaussians" (most probable) or "neighbours" (vote).
     runs : dict of effort to (Runs, Runs)
-        What is run on the standardised columns, and on every other view; by default once on each view.
+        What is run on the reference view, and on every other view; by default once on each view.
+    other_views : tuple of str, optional
+        The other views on which it runs; by default all of them.
     max_clusters : int, optional
         Largest number of clusters that it is asked for, unless a larger one was given by the user.
     seeded : bool
@@ -117,6 +119,7 @@ class Algorithm:
     runs: Mapping[Effort, tuple[Runs, Runs]] = field(default_factory=lambda: dict.fromkeys(EFFORTS, (Runs(), Runs())))
     max_clusters: int | None = None
     seeded: bool = False
+    other_views: tuple[str, ...] | None = None
 
 
 ALGORITHMS: Final[dict[str, Algorithm]] = {}  # all candidate algorithms by name, in the order in which they run
@@ -136,7 +139,7 @@ def _grid(*, fine: bool = False, **values: Sequence[Any]) -> Runs:
 
 
 def _by_effort(*runs: Runs) -> Mapping[Effort, tuple[Runs, Runs]]:
-    """Return what is run on the standardised columns and on other views; "thorough" does not distinguish them."""
+    """Return what is run on the reference view and on other views; "thorough" does not distinguish them."""
     fast, fast_other, balanced, balanced_other, thorough = runs
     return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other), "thorough": (thorough, thorough)}
 
@@ -151,6 +154,8 @@ def _mixture(
 
 _MIXED = {steps: _grid(steps=[steps]) for steps in (8, 25, 40)}
 _ONCE, _FINE = Runs(), Runs(fine=True)
+_LINEAR = ("standardised", "raw", "factors", "whitened")  # without ranks
+_SCALED = ("standardised", "raw", "ranks", "whitened")  # all columns
 _WARD_AND_RANDOM = _grid(random_starts=(False, True), fine=True)
 _AVERAGE_RUNS = _by_effort(OFF, OFF, _grid(method=["average"]), OFF, _grid(method=["average"], fine=True))
 _GENIE_ONCE = _grid(gini=[0.3])
@@ -165,7 +170,7 @@ _HDBSCAN_RUNS = _by_effort(
     OFF,
     OFF,
     _grid(min_size=(5, 12, 30), selection=("eom", "leaf")),
-    _grid(min_size=[10], selection=["eom"]),
+    OFF,
     _grid(min_size=(5, 10, 20, 40), selection=("eom", "leaf")),
 )
 _SPECTRAL_RUNS = _by_effort(
@@ -176,24 +181,39 @@ _SPECTRAL_RUNS = _by_effort(
     _grid(n_neighbours=(7, 15, 30), fine=True),
 )
 
+# Views: those on which an algorithm generates good candidates that no other has; measured on generated sets.
 # Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
     Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
-    Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM), seeded=True),
-    Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30),
-    Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _mixture("diagonal", 0, 25, 12)),
+    Algorithm(
+        "k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM), None, True, _LINEAR
+    ),
+    Algorithm(
+        "Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30, False, _SCALED
+    ),
+    Algorithm(
+        "Gaussian mixture, diagonal",
+        gaussian_mixture,
+        "gaussians",
+        _mixture("diagonal", 0, 25, 12),
+        None,
+        False,
+        _SCALED,
+    ),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
     Algorithm("mixed mixture", mixed_mixture, "mixture", _by_effort(_MIXED[8], OFF, _MIXED[25], OFF, _MIXED[40]), 20),
     Algorithm("average linkage", linkage_cuts, "neighbours", _AVERAGE_RUNS),
     Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(*[OFF] * 4, _grid(method=["complete"]))),
     Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),
-    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS),
-    Algorithm("divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE, _FINE)),
+    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS, other_views=_LINEAR),
+    Algorithm(
+        "divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE, _FINE), other_views=_LINEAR
+    ),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
-    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True),
+    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, True, _SCALED),
     Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
-    Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, _ONCE, _ONCE)),
+    Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE)),
 )
 
 
@@ -243,6 +263,8 @@ def generate_candidates(
         geometry, view = geometries[position], views[position]
         found = []
         for algorithm in ALGORITHMS.values():
+            if position > 0 and algorithm.other_views is not None and view not in algorithm.other_views:
+                continue
             runs = algorithm.runs[effort][min(position, 1)]
             largest = algorithm.max_clusters or max_clusters
             ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
