@@ -121,6 +121,13 @@ class Algorithm:
     seeded: bool = False
     other_views: tuple[str, ...] | None = None
 
+    def runs_on(self, view: str, effort: Effort, *, is_reference: bool) -> Runs:
+        """Return what is run on a view."""
+        reference, other = self.runs[effort]
+        if is_reference:
+            return reference
+        return other if self.other_views is None or view in self.other_views else OFF
+
 
 ALGORITHMS: Final[dict[str, Algorithm]] = {}  # all candidate algorithms by name, in the order in which they run
 
@@ -157,6 +164,8 @@ _ONCE, _FINE = Runs(), Runs(fine=True)
 _LINEAR = ("standardised", "raw", "factors", "whitened")  # without ranks
 _SCALED = ("standardised", "raw", "ranks", "whitened")  # all columns
 _WARD_AND_RANDOM = _grid(random_starts=(False, True), fine=True)
+_FULL_RUNS, _DIAGONAL_RUNS = _mixture("full", 8, 25, 12, fine=True), _mixture("diagonal", 0, 25, 12)
+_K_MEANS_RUNS = _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM)
 _AVERAGE_RUNS = _by_effort(OFF, OFF, _grid(method=["average"]), OFF, _grid(method=["average"], fine=True))
 _GENIE_ONCE = _grid(gini=[0.3])
 _GENIE_RUNS = _by_effort(
@@ -186,21 +195,9 @@ _SPECTRAL_RUNS = _by_effort(
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
     Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
-    Algorithm(
-        "k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM), None, True, _LINEAR
-    ),
-    Algorithm(
-        "Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12, fine=True), 30, False, _SCALED
-    ),
-    Algorithm(
-        "Gaussian mixture, diagonal",
-        gaussian_mixture,
-        "gaussians",
-        _mixture("diagonal", 0, 25, 12),
-        None,
-        False,
-        _SCALED,
-    ),
+    Algorithm("k-means", k_means, "centres", _K_MEANS_RUNS, seeded=True, other_views=_LINEAR),
+    Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _FULL_RUNS, 30, other_views=_SCALED),
+    Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _DIAGONAL_RUNS, other_views=_SCALED),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
     Algorithm("mixed mixture", mixed_mixture, "mixture", _by_effort(_MIXED[8], OFF, _MIXED[25], OFF, _MIXED[40]), 20),
     Algorithm("average linkage", linkage_cuts, "neighbours", _AVERAGE_RUNS),
@@ -211,7 +208,7 @@ register(
         "divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE, _FINE), other_views=_LINEAR
     ),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
-    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, True, _SCALED),
+    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True, other_views=_SCALED),
     Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
     Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE)),
 )
@@ -263,9 +260,7 @@ def generate_candidates(
         geometry, view = geometries[position], views[position]
         found = []
         for algorithm in ALGORITHMS.values():
-            if position > 0 and algorithm.other_views is not None and view not in algorithm.other_views:
-                continue
-            runs = algorithm.runs[effort][min(position, 1)]
+            runs = algorithm.runs_on(view, effort, is_reference=position == 0)
             largest = algorithm.max_clusters or max_clusters
             ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
             for settings in runs.settings:
