@@ -1,7 +1,7 @@
 """Compact clusters: k-means and Gaussian mixtures, started from Ward's clusters."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, final
+from typing import Literal, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
@@ -112,8 +112,21 @@ def has_enough_rows(n: int, d: int, k: int, covariance: Covariance) -> bool:
 
 
 def improve_by_mixture(x: Floats, starts: Iterable[Labels], covariance: Covariance, steps: int) -> Iterator[Labels]:
-    """Fit a mixture from each partition by EM; yield the most probable component of every row."""
-    moments = GaussianMoments(x, covariance)
+    """Fit a Gaussian mixture from each partition; yield the most probable component of every row."""
+    return maximise_likelihood(GaussianMoments(x, covariance), starts, steps)
+
+
+class Moments(Protocol):
+    """Rows as a design (N, P) in which the log density of every component of a mixture is linear."""
+
+    design: Floats
+
+    def coefficients(self, responsibilities: Floats) -> Floats:
+        """Return the coefficients (P, K) of each component's log joint density, up to a constant."""
+
+
+def maximise_likelihood(moments: Moments, starts: Iterable[Labels], steps: int) -> Iterator[Labels]:
+    """Run EM from each partition; yield the most probable component of every row."""
     columns = np.ascontiguousarray(moments.design.T)
     for start in starts:
         clusters, labels = np.unique(start, return_inverse=True)
@@ -123,7 +136,7 @@ def improve_by_mixture(x: Floats, starts: Iterable[Labels], covariance: Covarian
             updated -= updated.max(axis=0)
             np.exp(updated, out=updated)
             updated /= updated.sum(axis=0)
-            change = float(np.abs(updated - responsibilities).sum()) / len(x)
+            change = float(np.abs(updated - responsibilities).sum()) / len(moments.design)
             responsibilities = updated
             if change < _CONVERGED:
                 break

@@ -6,17 +6,14 @@ the others gains nothing by being split, so it does not attract clusters.
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, Self, final
+from typing import Final, Self, final
 
 import numpy as np
-import numpy.typing as npt
-from jaxtyping import Float, Int
-from scipy.special import softmax
+from jaxtyping import Float
 
-from coterie.judged.candidates.kmeans import GaussianMoments, has_enough_rows, k_means_from_ward
+from coterie.judged.candidates.kmeans import GaussianMoments, has_enough_rows, k_means_from_ward, maximise_likelihood
 from coterie.judged.space import Floats, Geometry, Integers, Labels
 
-_CONVERGED = 1e-2
 _PRIOR_ROWS = 2.0  # weight of the overall proportions of levels in those of a cluster, in rows
 
 
@@ -101,20 +98,5 @@ def mixed_mixture(geometry: Geometry, ks: Sequence[int], *, steps: int) -> Itera
         return
     moments = MixedMoments(geometry.rows, LevelIndicators.fit(geometry))
     n, d = moments.design.shape
-    for k in ks:
-        if has_enough_rows(n, d, k, "diagonal"):
-            yield _maximise(moments, k_means_from_ward(geometry, k), steps)
-
-
-def _maximise(moments: MixedMoments, start: Int[npt.NDArray[Any], " N"], steps: int) -> Labels:
-    """Run EM from a partition; return the most probable component of every row."""
-    clusters, labels = np.unique(start, return_inverse=True)
-    responsibilities = np.eye(len(clusters))[labels]
-    for _ in range(steps):
-        updated = softmax(moments.design @ moments.coefficients(responsibilities), axis=1)
-        converged = np.abs(updated - responsibilities).max() < _CONVERGED
-        responsibilities = updated
-        if converged:
-            break
-    found: Labels = responsibilities.argmax(axis=1)
-    return found
+    starts = (k_means_from_ward(geometry, k) for k in ks if has_enough_rows(n, d, k, "diagonal"))
+    yield from maximise_likelihood(moments, starts, steps)
