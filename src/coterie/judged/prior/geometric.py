@@ -360,10 +360,14 @@ def sample_geometric(n_points: int, n_features: int, max_clusters: int, rng: Rng
     return Draft(draft.labels, lambda spread: transform(draft.build(spread)), draft.difficulty, description)
 
 
+BLOB_COUNTS: Final = {"few": (2, 6), "some": (5, 15), "many": (15, 50)}
+"""Numbers of clusters of blobs, from and to."""
+
+
 def sample_blobs(n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
     """Sample Gaussian clusters in any number of columns, from touching to far apart, which people try first."""
-    few = rng.integer(2, 6) if rng.bernoulli(0.7) else rng.integer(5, 15)
-    n_clusters = min(few, limit_clusters(n_points, max_clusters, 14))
+    low, high = BLOB_COUNTS[rng.choice({"few": 0.55, "some": 0.25, "many": 0.2})]
+    n_clusters = min(rng.integer(low, high), limit_clusters(n_points, max_clusters, 14))
     proportions, sizes = sample_proportions(n_clusters, rng)
     members = assign_points(n_points, proportions, rng)
     centres = rng.uniform(-1, 1, n_clusters, n_features) if rng.bernoulli(0.5) else rng.normal(n_clusters, n_features)
@@ -425,7 +429,7 @@ def _sample_n_clusters(layout: str, n_points: int, max_clusters: int, rng: Rng) 
     elif layout == "grouped":
         low, high = 4, 16
     else:
-        low, high = (2, 7) if rng.bernoulli(0.75) else (6, 36)
+        low, high = (2, 7) if rng.bernoulli(0.75) else (6, 50)
     return rng.integer(min(low, limit), min(high, limit))
 
 

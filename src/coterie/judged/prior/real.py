@@ -24,9 +24,9 @@ _INDEX: Final = "INDEX.csv"  # a list of the tables in a folder is no table
 
 
 def find_tables(folders: tuple[str, ...]) -> dict[str, Path]:
-    """Return the labelled tables of some folders, such as "tabular/wdbc", by folder and name.
+    """Return labelled tables, such as "tabular/wdbc", by folder and name: single files, and all of some folders.
 
-    Relative folders are those of the folder that the environment variable COTERIE_DATA names.
+    Relative paths are in the folder that the environment variable COTERIE_DATA names.
     """
     root = os.environ.get("COTERIE_DATA")
     if root is None and not all(Path(folder).is_absolute() for folder in folders):
@@ -34,10 +34,11 @@ def find_tables(folders: tuple[str, ...]) -> dict[str, Path]:
             f"Labelled tables are read from {', '.join(folders)} in the folder COTERIE_DATA, which is not set. "
             "Set it, or leave out the setting 'tables'."
         )
+    given = [Path(root or "") / folder for folder in folders]
     found = {
-        f"{Path(folder).name}/{path.stem}": path
-        for folder in folders
-        for path in sorted((Path(root or "") / folder).glob("*.*"))
+        f"{path.parent.name}/{path.stem}": path
+        for each in given
+        for path in ([each] if each.is_file() else sorted(each.glob("*.*")))
         if path.name != _INDEX and find_format(path) is not None
     }
     if not found:

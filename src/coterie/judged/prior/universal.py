@@ -23,6 +23,8 @@ from coterie.nn.model import TaskBatch
 from coterie.validation import Choice, Constraints, Integer, Number, check_parameters
 
 MAX_DRAFTS: Final = 200  # drafts of one set that may be dropped before sampling fails
+SMALL_NULL: Final = 300  # points that many structureless sets have at most
+FULL_SIZE: Final = 0.2  # fraction of the sets with the largest number of points, as subsamples of large tables have
 MAX_NOISE: Final = 0.35  # largest fraction of noise among shapes
 _CONSTRAINTS: Final[Mapping[str, Constraints]] = {
     "min_points": Integer(20),
@@ -53,13 +55,13 @@ class SyntheticPrior:
     """
 
     min_points: int = 50
-    max_points: int = 2000  # largest number of points; their number is log-uniform
+    max_points: int = 2000  # largest number of points; their number is this or log-uniform
     max_features: int = 64  # largest number of columns, before junk columns are added
     max_clusters: int = 50  # largest number of clusters; small sets have fewer
     max_noisy_points: int | None = None  # largest number of points of shapes in noise; None for ``max_points``
     weights: dict[str, float] = field(default_factory=dict)  # of the kinds to sample; empty for those of TASK_KINDS
     decorated: float = 1.0  # factor of the probabilities that a set is decorated; 0 for never
-    tables: tuple[str, ...] = ()  # folders of labelled tables, in that of COTERIE_DATA; the kind "real" needs some
+    tables: tuple[str, ...] = ()  # labelled tables or folders of them, in that of COTERIE_DATA; "real" needs some
     held_out_tables: tuple[str, ...] = ()  # tables, such as "wdbc", that only the validation split samples
     split: Literal["train", "validation"] = "train"  # the validation split has kinds that training never samples
 
@@ -70,7 +72,7 @@ class SyntheticPrior:
         if unknown := sorted(self.weights.keys() - TASK_KINDS.keys()):
             raise ConfigError(f"weights has {', '.join(unknown)}; choose from: {', '.join(TASK_KINDS)}.")
         if self.weights.get("real", 0.0) > 0 and not self.tables:
-            raise ConfigError("weights has real tables, but there are no folders of them. Give the setting 'tables'.")
+            raise ConfigError("weights has real tables, but none are given. Give the setting 'tables'.")
         if not self.kind_weights():
             raise ConfigError(f"No kind has a positive weight and at most {self.max_features} columns. Give weights.")
 
@@ -110,6 +112,8 @@ class SyntheticPrior:
     def sample_n_points(self, rng: Rng, limit: int | None = None) -> int:
         """Sample the number of points of a set; ``limit`` replaces ``max_points``."""
         most = limit or self.max_points
+        if rng.bernoulli(FULL_SIZE):
+            return most
         return min(math.floor(rng.log_scalar(self.min_points, most + 1)), most)
 
     def sample_n_features(self, rng: Rng, low: int, high: int) -> int:
@@ -176,7 +180,8 @@ def _sample_style(style: str, prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
 
 
 def _structureless(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
-    n_points = prior.sample_n_points(rng)
+    # Chance looks most like clusters in few rows.
+    n_points = prior.sample_n_points(rng, SMALL_NULL if rng.bernoulli(0.4) and prior.min_points < SMALL_NULL else None)
     n_features = 1 if rng.bernoulli(0.03) else prior.sample_n_features(rng, 2, 20)
     kinds = (
         STRUCTURELESS.keys() & HELD_OUT_STRUCTURELESS
@@ -240,15 +245,15 @@ class TaskKind:
 
 
 TASK_KINDS: Final[dict[str, TaskKind]] = {
-    "geometric": TaskKind(_geometric, 0.20, 0.25, min_features=2),
-    "noisy-shapes": TaskKind(_noisy_shapes, 0.10, 0.1, min_features=2),
-    "blobs": TaskKind(_blobs, 0.08, 0.5, min_features=2),
+    "geometric": TaskKind(_geometric, 0.26, 0.25, min_features=2),
+    "noisy-shapes": TaskKind(_noisy_shapes, 0.08, 0.1, min_features=2),
+    "blobs": TaskKind(_blobs, 0.09, 0.5, min_features=2),
     "table": TaskKind(_table, 0.14, 0.3),
-    "mixed": TaskKind(_mixed, 0.16, 0.5, min_features=2),
+    "mixed": TaskKind(_mixed, 0.14, 0.5, min_features=2),
     "survey": TaskKind(partial(_sample_style, "survey"), 0.04, 0.5, min_features=2),
     "counts": TaskKind(partial(_sample_style, "counts"), 0.04, 0.5, min_features=2),
-    "structureless": TaskKind(_structureless, 0.12, 0.5),
+    "structureless": TaskKind(_structureless, 0.15, 0.5),
     "largest-cluster": TaskKind(_largest_cluster, 0.03, 0.25, min_features=2),
-    "real": TaskKind(_real, 0.15, 0.4),
+    "real": TaskKind(_real, 0.22, 0.4),
 }
 """Kinds of set by name; add to it to train on others."""
