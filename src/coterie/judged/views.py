@@ -23,6 +23,8 @@ _KEPT_VARIANCE = 0.99
 _MIN_WHITENED = 4  # thin parallel clusters differ along an axis of little variance: keep all of a few axes
 _WHITENED_WEIGHT = 0.5  # columns that count less are not whitened, which would undo their weights
 _MIN_COLUMNS_OF_FACTORS = 4
+# Columns that say little of one another may still agree on the clusters, if there are several of them.
+_DOWNWEIGHTED, _MIN_DOWNWEIGHTED = 0.7, 2
 _MAX_KNOTS = 256
 # Raw columns differ from standardised ones only where scales differ, but a single column must not dominate.
 _RAW_RATIOS = (1.15, 30.0)
@@ -37,7 +39,7 @@ _VERY_SKEWED, _VERY_HEAVY_TAILED = 2.0, 10.0  # above which distances in origina
 class View:
     """A transformation of the features, fitted on some rows and applicable to others."""
 
-    name: str  # "standardised", "power", "ranks", "raw", "whitened" or "factors"
+    name: str  # "standardised", "power", "ranks", "raw", "whitened", "factors" or "unweighted"
     centre: Floats  # (D,): subtracted from each feature
     scale: Floats  # (D,): what the difference is divided by; infinite for constant columns
     limit: Floats  # () or (D,): scaled values are clipped to plus and minus this
@@ -100,6 +102,8 @@ def fit_views(x: Float[Floats, "N D"], columns: Columns | None = None) -> tuple[
         views.append(whitened)
     if heavy.any():
         views.append(_reduced(standardised, x))
+    if ((predicted < _DOWNWEIGHTED) & (columns.weight > 0.0)).sum() >= _MIN_DOWNWEIGHTED:
+        views.append(_reduced(replace(reference, name="unweighted", weight=columns.weight[columns.group]), x))
     return tuple(views)
 
 

@@ -37,9 +37,9 @@ from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, linkage_
 from coterie.judged.candidates.mixed import mixed_mixture
 from coterie.judged.space import Floats, Labels, Space
 
-Effort = Literal["fast", "balanced", "thorough"]
-EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced", "thorough")
-MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 6, "thorough": 6}  # views that algorithms run on
+Effort = Literal["fast", "balanced"]
+EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced")
+MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 7}  # views that algorithms run on
 
 _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
@@ -145,72 +145,58 @@ def _grid(*, fine: bool = False, **values: Sequence[Any]) -> Runs:
     return Runs(tuple(dict(zip(values, each, strict=True)) for each in product(*values.values())), fine)
 
 
-def _by_effort(*runs: Runs) -> Mapping[Effort, tuple[Runs, Runs]]:
-    """Return what is run on the reference view and on other views; "thorough" does not distinguish them."""
-    fast, fast_other, balanced, balanced_other, thorough = runs
-    return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other), "thorough": (thorough, thorough)}
-
-
-def _mixture(
-    covariance: str, fast: int, balanced: int, other: int, *, fine: bool = False
+def _by_effort(
+    fast: Runs, fast_other: Runs, balanced: Runs, balanced_other: Runs
 ) -> Mapping[Effort, tuple[Runs, Runs]]:
+    """Return what is run on the reference view and on other views."""
+    return {"fast": (fast, fast_other), "balanced": (balanced, balanced_other)}
+
+
+def _mixture(covariance: str, fast: int, balanced: int, other: int) -> Mapping[Effort, tuple[Runs, Runs]]:
     """Return the runs of a mixture with these numbers of EM steps; zero turns it off."""
-    runs = (_grid(covariance=[covariance], steps=[steps]) if steps else OFF for steps in (fast, 0, balanced, other))
-    return _by_effort(*runs, _grid(covariance=[covariance], steps=[40], fine=fine))
+    runs = [_grid(covariance=[covariance], steps=[steps]) if steps else OFF for steps in (fast, balanced, other)]
+    return _by_effort(runs[0], OFF, *runs[1:])
 
 
-_MIXED = {steps: _grid(steps=[steps]) for steps in (8, 25, 40)}
 _ONCE, _FINE = Runs(), Runs(fine=True)
-_LINEAR = ("standardised", "raw", "factors", "whitened")  # without ranks
-_SCALED = ("standardised", "raw", "ranks", "whitened")  # all columns
-_WARD_AND_RANDOM = _grid(random_starts=(False, True), fine=True)
-_FULL_RUNS, _DIAGONAL_RUNS = _mixture("full", 8, 25, 12, fine=True), _mixture("diagonal", 0, 25, 12)
-_K_MEANS_RUNS = _by_effort(_ONCE, _ONCE, _FINE, _ONCE, _WARD_AND_RANDOM)
-_AVERAGE_RUNS = _by_effort(OFF, OFF, _grid(method=["average"]), OFF, _grid(method=["average"], fine=True))
+_LINEAR = ("standardised", "raw", "factors", "whitened", "unweighted")  # without ranks
+_SCALED = ("standardised", "raw", "ranks", "whitened", "unweighted")  # all columns
+_MIXED_RUNS = _by_effort(_grid(steps=[8]), OFF, _grid(steps=[25]), OFF)
 _GENIE_ONCE = _grid(gini=[0.3])
 _GENIE_RUNS = _by_effort(
     _GENIE_ONCE,
     _GENIE_ONCE,
     Runs(({"gini": 0.3}, {"gini": 0.5}, {"gini": 0.3, "skip_leaves": True})),
     _GENIE_ONCE,
-    _grid(skip_leaves=(False, True), gini=(0.3, 0.5), fine=True),
 )
-_HDBSCAN_RUNS = _by_effort(
-    OFF,
-    OFF,
-    _grid(min_size=(5, 12, 30), selection=("eom", "leaf")),
-    OFF,
-    _grid(min_size=(5, 10, 20, 40), selection=("eom", "leaf")),
-)
-_SPECTRAL_RUNS = _by_effort(
-    _grid(n_neighbours=[10]),
-    OFF,
-    _grid(n_neighbours=(8, 20)),
-    _grid(n_neighbours=[10]),
-    _grid(n_neighbours=(7, 15, 30), fine=True),
-)
+_HDBSCAN_RUNS = _by_effort(OFF, OFF, _grid(min_size=(5, 12, 30), selection=("eom", "leaf")), OFF)
+_SPECTRAL_ONCE = _grid(n_neighbours=[10])
+_SPECTRAL_RUNS = _by_effort(_SPECTRAL_ONCE, OFF, _grid(n_neighbours=(8, 20)), _SPECTRAL_ONCE)
 
 # Views: those on which an algorithm generates good candidates that no other has; measured on generated sets.
 # Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
-    Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF, _FINE)),
-    Algorithm("k-means", k_means, "centres", _K_MEANS_RUNS, seeded=True, other_views=_LINEAR),
-    Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _FULL_RUNS, 30, other_views=_SCALED),
-    Algorithm("Gaussian mixture, diagonal", gaussian_mixture, "gaussians", _DIAGONAL_RUNS, other_views=_SCALED),
-    Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
-    Algorithm("mixed mixture", mixed_mixture, "mixture", _by_effort(_MIXED[8], OFF, _MIXED[25], OFF, _MIXED[40]), 20),
-    Algorithm("average linkage", linkage_cuts, "neighbours", _AVERAGE_RUNS),
-    Algorithm("complete linkage", linkage_cuts, "neighbours", _by_effort(*[OFF] * 4, _grid(method=["complete"]))),
-    Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE), 12),
-    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS, other_views=_LINEAR),
+    Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF)),
+    Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE), seeded=True, other_views=_LINEAR),
+    Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12), 30, other_views=_SCALED),
     Algorithm(
-        "divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE, _FINE), other_views=_LINEAR
+        "Gaussian mixture, diagonal",
+        gaussian_mixture,
+        "gaussians",
+        _mixture("diagonal", 0, 25, 12),
+        other_views=_SCALED,
     ),
+    Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
+    Algorithm("mixed mixture", mixed_mixture, "mixture", _MIXED_RUNS, 20),
+    Algorithm("average linkage", linkage_cuts, "neighbours", _by_effort(OFF, OFF, _grid(method=["average"]), OFF)),
+    Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF), 12),
+    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS, other_views=_LINEAR),
+    Algorithm("divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE), other_views=_LINEAR),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
     Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True, other_views=_SCALED),
-    Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF, _ONCE)),
-    Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF, _ONCE)),
+    Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF)),
+    Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF)),
 )
 
 

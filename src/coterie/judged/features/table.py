@@ -32,6 +32,7 @@ from coterie.judged.features.measures import (
     silhouette_features,
     size_features,
 )
+from coterie.judged.features.null_model import GapCurves, gap_statistics
 from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features, rand_indices
 from coterie.judged.features.stability import halves_agreement, stability_features
 from coterie.judged.space import Floats, Geometry, Integers, Singles, Space
@@ -199,6 +200,15 @@ FEATURES: dict[str, str] = {
     # stability
     "halves_agree": "adjusted Rand index of k-means on two halves of the rows, for this number of clusters",
     "halves_agree_relative": "the same, less its largest value for any number of clusters",
+    # gap statistics: log variance left under a null model, less that left by the partition
+    "gap_normal": "gap to k-means on a Gaussian of the same covariance, for this number of clusters",
+    "gap_normal_of_k_means": "the same of k-means instead of the partition",
+    "gap_normal_of_two": "the same for two clusters, the same for all candidates",
+    "gap_normal_largest": "the largest for any number of clusters, the same for all candidates",
+    "gap_columns": "gap to k-means on rows with the same columns and rank correlations, for this number of clusters",
+    "gap_columns_of_k_means": "the same of k-means instead of the partition",
+    "gap_columns_of_two": "the same for two clusters, the same for all candidates",
+    "gap_columns_largest": "the largest for any number of clusters, the same for all candidates",
     # columns of the table and noise, the same for all candidates
     "noise": "fraction of the rows that were left out as background noise",
     "discrete_columns": "fraction of columns that are discrete",
@@ -232,7 +242,7 @@ STEPS: tuple[str, ...] = (
     *(f"{name} against fewer clusters" for name in STEPPED),
     *(f"{name} with more clusters" for name in STEPPED),
 )
-VIEWS = ("standardised", "raw", "whitened", "ranks", "power", "factors")
+VIEWS = ("standardised", "raw", "whitened", "ranks", "power", "factors", "unweighted")
 
 # Scored sets on disk, which judges are trained on, have their columns in this order.
 _ONE_HOT_ORDER = (
@@ -321,12 +331,14 @@ def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Sin
     geometry = space.reference
     levels = geometry.cached("column levels", lambda: ColumnLevels.find(space))
     stability = geometry.cached("halves", lambda: halves_agreement(geometry))
+    gaps = geometry.cached("gaps", lambda: GapCurves.compute(geometry))
     shared = geometry.cached("dataset features", lambda: dataset_features(geometry) | table_features(levels))
     shared["noise"] = space.noise
     table = np.empty((len(labels), len(FEATURES)), dtype=np.float32)
     for start, stop in _blocks(labels):
         parts = Partitions.from_labels(labels[start:stop])
         moments = ClusterMoments.compute(geometry, parts)
+        centres = centre_features(geometry, parts)
         found: dict[str, Floats | float] = {
             **shared,
             **size_features(parts),
@@ -335,13 +347,14 @@ def partition_features(space: Space, labels: Int[AnyLabels, "R N"]) -> Float[Sin
             **density_features(geometry, parts),
             **mode_features(geometry, parts),
             **silhouette_features(geometry, parts),
-            **centre_features(geometry, parts),
+            **centres,
             **normality_features(geometry, parts, moments),
             **shape_features(parts, moments),
             **pair_features(geometry, parts, moments),
             **column_features(geometry, parts),
             **column_information(levels, parts),
             **stability_features(stability, parts),
+            **gap_statistics(gaps, parts, centres["variance_left"]),
         }
         for column, name in enumerate(FEATURES):
             table[start:stop, column] = found[name]
