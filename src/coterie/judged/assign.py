@@ -269,14 +269,26 @@ def _neighbour_distance(tree: cKDTree, x: Floats) -> Floats:
     return distances[:, 0]
 
 
-def assign(x: Floats, assigner: Assigner, outliers: Outliers | None, order: Labels) -> tuple[Singles, Labels]:
+def expected_accuracy(confidence: float) -> float:
+    """Return the fraction of rows that are in the right cluster, if the expected adjusted Rand index is `confidence`.
+
+    If this fraction is right and the cluster of every other row is random, the index of the partition is its square.
+    """
+    return float(np.sqrt(np.clip(confidence, 0.0, 1.0)))
+
+
+def assign(
+    x: Floats, assigner: Assigner, outliers: Outliers | None, order: Labels, accuracy: float = 1.0
+) -> tuple[Singles, Labels]:
     """Return the membership probabilities in the clusters in the given order, and labels.
 
-    Clusters that `order` lacks are dissolved: their rows belong to the others.
+    Clusters that `order` lacks are dissolved: their rows belong to the others. The clusters themselves are right for a
+    fraction `accuracy` of the rows; otherwise, a row may be in any of them.
     """
     every = assigner.memberships(x)
     some = every[:, order] + _TINY  # a row that belongs to none of them belongs to all alike
-    memberships = (some / some.sum(axis=1, keepdims=True)).astype(np.float32)
+    some /= some.sum(axis=1, keepdims=True)
+    memberships = (accuracy * some + (1.0 - accuracy) / len(order)).astype(np.float32)
     labels = memberships.argmax(axis=1).astype(np.int64)
     if outliers is not None:
         labels[outliers.find(assigner.view.transform(x), every.argmax(axis=1))] = -1
