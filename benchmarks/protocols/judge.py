@@ -41,7 +41,13 @@ from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.sample import SubsampleVote, VoteResult, disjoint_subsamples, subsample_indices
 from coterie.judged.space import Geometry, Space
-from coterie.judged.training import MAX_CANDIDATES, ScoredSet, candidate_batches, read_scored_sets
+from coterie.judged.training import (
+    MAX_CANDIDATES,
+    ScoredSet,
+    candidate_batches,
+    read_scored_sets,
+    train_on_scored_sets,
+)
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build
 from coterie.recipes import Recipe, read_recipe
@@ -372,16 +378,75 @@ def _without(one: ScoredSet, column: int) -> ScoredSet:
     return ScoredSet(columns, one.score[kept], one.n_clusters[kept], one.n_true_clusters)
 
 
+def out_of_fold(suite: Suite) -> Iterator[Job]:
+    """Derive one job per fold of the real tables: a judge that saw none of its tables, and its answers on them.
+
+    Judges are trained as the recipe says, on the scored sets of a run of it without those made from the tables of the
+    fold. Tables in the same list of ``related`` are in one fold.
+    """
+    recipe, sets = _read_run(suite)
+    names = [(group, name) for group in suite["groups"] for name in reference_set_names(group, [])]
+    folds = suite["folds"]
+    related = {name: min(group) for group in suite["related"] for name in group}
+    firsts = sorted({related.get(name, name) for _, name in names})
+    fold_of = {name: firsts.index(related.get(name, name)) % folds for _, name in names}
+    for fold in range(folds):
+        own = [(group, name) for group, name in names if fold_of[name] == fold]
+        if not own:
+            continue
+        settings = {"given_k": False, "effort": suite["effort"], "judge": recipe.name, "fold": fold, "folds": folds}
+        lines = [
+            record(suite["suite"], name, suite["method"], 0, {"group": group, **settings})
+            for group, name in own
+        ]
+        held_out = {f"real/{name}" for _, name in own}
+        yield Job(lines, partial(_measure_fold, suite, recipe, sets, held_out))
+
+
+def _measure_fold(
+    suite: Suite, recipe: Recipe, sets: Sequence[ScoredSet], left_out: set[str], pending: Sequence[Line]
+) -> Iterator[Line]:
+    assert recipe.candidates is not None  # a judge has them
+    fold = pending[0]["settings"]["fold"]
+    folder = suite.run_folder / f"fold-{fold}"
+    held_out = recipe.candidates.held_out if len(sets) > recipe.candidates.held_out else len(sets) // 2
+    training, others = (
+        [one for one in part if one.kind not in left_out] for part in (sets[:-held_out], sets[-held_out:])
+    )
+    model, card = train_on_scored_sets(
+        recipe.model,
+        training,
+        others,
+        replace(recipe.train, steps=suite.get("steps") or recipe.train.steps),
+        batch_size=recipe.batch_size,
+        max_candidates=recipe.candidates.max_candidates,
+        seed=recipe.seed,
+        folder=folder,
+    )
+    path = folder / "judge.safetensors"
+    card |= {"method": "judge", "model": to_dict(model.config)}
+    save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)
+    method = Method("coterie", "coterie", settings={"effort": suite["effort"], "judge": str(path)}, package="coterie")
+    for blank in pending:
+        one = load_reference_set(blank["settings"]["group"], blank["data"], 10, 0)
+        yield fit_set(blank, one, replace(method, scales_columns=True), partial(ask_here, method))
+
+
+def _read_run(suite: Suite) -> tuple[Recipe, list[ScoredSet]]:
+    """Read a recipe of a judge, and the scored sets of a run of it."""
+    recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
+    folder = suite.run_folder / "judged"
+    files = sorted((folder if folder.is_dir() else suite.run_folder).glob("judged-*.safetensors"))
+    return recipe, [scored for path in files for scored in read_scored_sets(path)][: suite.get("first_sets")]
+
+
 def ablations(suite: Suite) -> Iterator[Job]:
     """Derive one job per variant of the judge, from the scored sets of a run of its recipe.
 
     The last sets are for measuring, those before for training. Where an algorithm is left out, all candidates that it
     was the first to generate are, even if another one generated the same; agreements with other candidates stay.
     """
-    recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
-    folder = suite.run_folder / "judged"
-    files = sorted((folder if folder.is_dir() else suite.run_folder).glob("judged-*.safetensors"))
-    sets = [scored for path in files for scored in read_scored_sets(path)][: suite.get("first_sets")]
+    recipe, sets = _read_run(suite)
     held_out = suite.get("held_out") or (recipe.candidates.held_out if recipe.candidates else 0)
     several = [one for one in sets[-held_out:] if one.n_true_clusters > 1]
     if not 0 < held_out < len(sets) or not several:

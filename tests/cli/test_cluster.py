@@ -255,7 +255,7 @@ _COTERIE, _DAC, _TCC = (Coterie, "coterie"), (DAC, "dac"), (TCC, "tcc")
         (_COTERIE, [], {}),
         (_COTERIE, ["-k", "auto", "--effort", "balanced", "--granularity", "0", "--seed", "0"], {}),
         (_COTERIE, ["-k", "4", "--seed", "7"], {"n_clusters": 4, "random_state": 7}),
-        (_COTERIE, ["--effort", "thorough", "--granularity", "-1.5"], {"effort": "thorough", "granularity": -1.5}),
+        (_COTERIE, ["--effort", "fast", "--granularity", "-1.5"], {"effort": "fast", "granularity": -1.5}),
         (
             _COTERIE,
             ["--weight", "x=0.5", "--weight", "a=b=2", "--missing", "indicator"],

@@ -305,7 +305,7 @@ def test_more_effort_means_more_candidates_of_more_algorithms() -> None:
     found = {effort: generate_candidates(tabular(), effort=effort, max_clusters=5, seed=0) for effort in EFFORTS}
     counts = [len(found[effort]) for effort in EFFORTS]
     assert counts == sorted(counts)
-    assert {each.algorithm for each in found["thorough"]} == set(ALGORITHMS) - {"mixed mixture"}  # no discrete column
+    assert {each.algorithm for each in found["balanced"]} == set(ALGORITHMS) - {"mixed mixture"}  # no discrete column
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
@@ -340,7 +340,7 @@ def test_all_candidates_have_the_given_number_of_clusters(effort: Effort, k: int
     assert len(candidates) >= (1 if k == 1 else 4)
 
 
-@pytest.mark.parametrize("effort", ["fast", "thorough"])
+@pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize(
     ("x", "most"),
     [

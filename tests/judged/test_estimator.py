@@ -1,5 +1,6 @@
 """Coterie as users meet it: what it finds, what it promises, what it rejects, and unusual tables."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,25 @@ def test_models_of_version_0_1_load(rows: Floats, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded.predict(rows), model.labels_)
 
 
+def test_effort_thorough_warns_and_means_balanced(tmp_path: Path) -> None:
+    X = blobs(60, spread=2.0)[0]
+    expected = quick(effort="balanced").fit(X)
+    model = quick(effort="thorough")
+    message = 'effort="thorough" is deprecated; it is now the same as "balanced", which is used instead'
+    with pytest.warns(FutureWarning, match=message) as caught:
+        model.fit(X)
+    assert [each.filename for each in caught] == [__file__]
+    assert model.get_params()["effort"] == "thorough"
+    assert model.candidates_ == expected.candidates_
+    np.testing.assert_array_equal(model.labels_, expected.labels_)
+    model.save(tmp_path / "model.safetensors")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loaded = Coterie.load(tmp_path / "model.safetensors")
+    assert loaded.effort == "balanced"
+    np.testing.assert_array_equal(loaded.predict(X), model.labels_)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 29, 30])
 def test_the_given_number_of_clusters_is_found(k: int) -> None:
     X = blobs(30)[0]
@@ -124,10 +144,9 @@ def test_the_given_number_of_clusters_is_found(k: int) -> None:
     assert {each["n_clusters"] for each in model.candidates_} <= {k}
 
 
-@pytest.mark.parametrize("effort", ["balanced", "thorough"])
-def test_refinement_keeps_the_given_number_of_clusters(effort: str) -> None:
+def test_refinement_keeps_the_given_number_of_clusters() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    model = quick(n_clusters=5, effort=effort).fit(X)
+    model = quick(n_clusters=5, effort="balanced").fit(X)
     assert_consistent(model, X)
     assert model.n_clusters_ == 5
 
@@ -208,7 +227,7 @@ def test_a_single_cluster_may_be_allowed() -> None:
         ({"n_clusters": 0}, "n_clusters=0 must be an integer of at least 1, or 'auto'"),
         ({"max_clusters": 1}, "max_clusters=1 must be an integer of at least 2"),
         ({"granularity": float("nan")}, "granularity=nan must be a finite number"),
-        ({"effort": "lots"}, "effort='lots' must be one of 'fast', 'balanced', 'thorough'"),
+        ({"effort": "lots"}, "effort='lots' must be one of 'fast', 'balanced'"),
     ],
 )
 def test_wrong_parameters_are_rejected(settings: dict[str, Any], message: str, rows: Floats) -> None:

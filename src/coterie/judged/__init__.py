@@ -11,7 +11,7 @@ METHOD = Method(
             "--effort",
             "effort",
             "how many candidates to try",
-            choices=("fast", "balanced", "thorough"),
+            choices=("fast", "balanced"),
             default="balanced",
         ),
         Option(

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
 from coterie.errors import InputError
-from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, match_order
+from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, expected_accuracy, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
 from coterie.judged.judge import Judge, ScoredCandidates
 from coterie.judged.noise import NoiseModel
@@ -70,9 +70,9 @@ class Coterie(BaseClusterer):
         50 rows; with True it needs to be more probable than not.
     granularity : float
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
-    effort : {"fast", "balanced", "thorough"}
-        How many candidates are generated, on at most 1,000, 1,500 or 2,000 rows. Larger inputs are subsampled; the
-        remaining rows are assigned to the clusters found. With "thorough" up to three subsamples vote.
+    effort : {"fast", "balanced"}
+        How many candidates are generated, on at most 1,000 or 1,500 rows. Larger inputs are subsampled; the remaining
+        rows are assigned to the clusters found. With "balanced" up to three subsamples vote.
     missing : {"ignore", "indicator"}
         Whether missing values are no information, and are filled in from similar rows, or whether that a value is
         missing is information of its own.
@@ -121,7 +121,7 @@ class Coterie(BaseClusterer):
         "max_clusters": Integer(2),
         "allow_single": (BOOLEAN, Choice("auto")),
         "granularity": Number(),
-        "effort": Choice(*EFFORTS),
+        "effort": (Choice(*EFFORTS), Choice("thorough")),
         "missing": Choice("ignore", "indicator"),
         "column_weights": (InstanceOf(Mapping, "a dict of column names to factors"), NONE),
         "keep_ids": BOOLEAN,
@@ -159,7 +159,7 @@ class Coterie(BaseClusterer):
         self.max_clusters = max_clusters
         self.allow_single = allow_single
         self.granularity = granularity
-        self.effort = effort
+        self.effort: Effort | Literal["thorough"] = effort  # "thorough" is deprecated
         self.missing: Missing = missing
         self.column_weights = column_weights
         self.keep_ids = keep_ids
@@ -174,8 +174,8 @@ class Coterie(BaseClusterer):
         table = self._read(X, reset=True)
         before = self._former_labels(table) if self.keep_ids else None
         self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
-        seed = seed_from(self.random_state)
-        donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self.effort], seed)
+        seed, effort = seed_from(self.random_state), self._given_effort()
+        donors = subsample_indices(table.n_rows, SAMPLE_ROWS[effort], seed)
         self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self.column_weights)
         self.table_ = self._preparation.encoder
         encoded = self._preparation.encode(table)
@@ -184,14 +184,14 @@ class Coterie(BaseClusterer):
             check_n_clusters(n_clusters, len(encoded))
         vote = SubsampleVote(
             Judge.load(self.weights),
-            self.effort,
+            effort,
             n_clusters,
             self.max_clusters,
             self.granularity,
             seed,
             self.n_jobs,
         )
-        samples = Samples.take(self._preparation, encoded, self.effort, seed)
+        samples = Samples.take(self._preparation, encoded, effort, seed)
         self._reference, self._background = samples.reference, samples.noise
         callback = self._progress()
         on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
@@ -216,6 +216,14 @@ class Coterie(BaseClusterer):
         if self.n_clusters is None:
             warnings.warn('n_clusters=None is deprecated; use n_clusters="auto".', FutureWarning, stacklevel=2)
         return None if self.n_clusters in {None, "auto"} else int(self.n_clusters)
+
+    def _given_effort(self) -> Effort:
+        """Return the effort; what was "thorough" is now "balanced"."""
+        if self.effort == "thorough":
+            message = 'effort="thorough" is deprecated; it is now the same as "balanced", which is used instead.'
+            warnings.warn(message, FutureWarning, stacklevel=4)  # at the call of fit
+            return "balanced"
+        return self.effort
 
     def _single_threshold(self, scored: ScoredCandidates) -> float:
         """Return the probability above which the result is one cluster."""
@@ -403,7 +411,8 @@ class Coterie(BaseClusterer):
 
     def _assign(self, encoded: Singles) -> tuple[Singles, Labels]:
         x = self._preparation.scale(encoded)
-        memberships, labels = assign(x, self._assigner, self._outliers, self._order)
+        accuracy = 1.0 if self.chosen_ is None else expected_accuracy(self.confidence_)
+        memberships, labels = assign(x, self._assigner, self._outliers, self._order, accuracy)
         return memberships, self._mark_noise(x, labels)
 
     def _mark_noise(self, x: npt.NDArray[np.float64], labels: Labels) -> Labels:
@@ -447,6 +456,8 @@ class Coterie(BaseClusterer):
     def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         if self.n_clusters is None:  # how version 0.1 wrote "auto"
             self.n_clusters = "auto"
+        if self.effort == "thorough":  # versions before 0.3
+            self.effort = "balanced"
         self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
         self._outliers = Outliers.from_arrays(arrays)

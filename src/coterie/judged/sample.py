@@ -17,10 +17,10 @@ from coterie.judged.preparation import Preparation
 from coterie.judged.space import Floats, Integers, Labels, Singles, Space
 from coterie.judged.views import View
 
-SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500, "thorough": 2000}  # rows of a subsample
-MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 1, "thorough": 3}  # subsamples of a table with enough rows
+SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500}  # rows of a subsample
+MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 3}  # subsamples of a table with enough rows
 POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
-REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2, "thorough": 3}
+REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2}
 
 OnStage = Callable[[str], None]
 

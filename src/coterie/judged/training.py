@@ -99,13 +99,39 @@ def train_judge(
     Return the judge, and what its card says about features, calibration and held-out evaluation.
     """
     sets = make_scored_sets(tasks, candidates, seed, folder / "judged")
-    training, held_out = sets[: candidates.sets], sets[candidates.sets :]
+    return train_on_scored_sets(
+        config,
+        sets[: candidates.sets],
+        sets[candidates.sets :],
+        optimisation,
+        batch_size=batch_size,
+        max_candidates=candidates.max_candidates,
+        seed=seed,
+        folder=folder,
+        callback=callback,
+    )
+
+
+def train_on_scored_sets(
+    config: Any,
+    training: Sequence[ScoredSet],
+    held_out: Sequence[ScoredSet],
+    optimisation: TrainConfig,
+    *,
+    batch_size: int,
+    max_candidates: int = MAX_CANDIDATES,
+    seed: int,
+    folder: Path,
+    callback: Callback | None = None,
+) -> tuple[JudgeModel, dict[str, Any]]:
+    """Train a judge on scored sets, calibrate it on others, and return what ``train_judge`` does.
+
+    The state of training is kept in the folder.
+    """
     generator = Generator().manual_seed(seed)
     model = build(JudgeModel, config, generator)
     model.fit_normalisation(torch.cat([one.columns for one in training]))
-    batches = candidate_batches(
-        training, batch_size=batch_size, max_candidates=candidates.max_candidates, generator=generator
-    )
+    batches = candidate_batches(training, batch_size=batch_size, max_candidates=max_candidates, generator=generator)
     train(
         model,
         batches,
