@@ -14,9 +14,13 @@ import torch
 from sklearn.ensemble import HistGradientBoostingRegressor
 from torch import Generator, Tensor, nn
 
+from benchmarks.data.tables import load_reference_set, reference_set_names
 from benchmarks.lines import REPOSITORY, Floats, Line, Settings, record, stamp
+from benchmarks.protocols.zero_shot import Method, Worker, fit_set
 from benchmarks.suite import Job, Suite
 from coterie import DAC, ClAM, Coterie
+from coterie.checkpoint import save_checkpoint
+from coterie.config import to_dict
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, generate_candidates
@@ -49,7 +53,7 @@ from coterie.judged.training import (
     train_on_scored_sets,
 )
 from coterie.metrics import adjusted_rand_index
-from coterie.nn.model import build
+from coterie.nn.model import build, to_arrays
 from coterie.recipes import Recipe, read_recipe
 from coterie.training.loop import train
 
@@ -379,27 +383,20 @@ def _without(one: ScoredSet, column: int) -> ScoredSet:
 
 
 def out_of_fold(suite: Suite) -> Iterator[Job]:
-    """Derive one job per fold of the real tables: a judge that saw none of its tables, and its answers on them.
+    """Derive one job per fold of the labelled tables: a judge that was trained on none of them clusters them.
 
-    Judges are trained as the recipe says, on the scored sets of a run of it without those made from the tables of the
-    fold. Tables in the same list of ``related`` are in one fold.
+    Judges are trained as the recipe says, on the scored sets of a run of it without those made from tables of the fold.
+    Tables in the same list of ``related`` are in one fold.
     """
     recipe, sets = _read_run(suite)
     names = [(group, name) for group in suite["groups"] for name in reference_set_names(group, [])]
-    folds = suite["folds"]
     related = {name: min(group) for group in suite["related"] for name in group}
     firsts = sorted({related.get(name, name) for _, name in names})
-    fold_of = {name: firsts.index(related.get(name, name)) % folds for _, name in names}
-    for fold in range(folds):
-        own = [(group, name) for group, name in names if fold_of[name] == fold]
-        if not own:
-            continue
-        settings = {"given_k": False, "effort": suite["effort"], "judge": recipe.name, "fold": fold, "folds": folds}
-        lines = [
-            record(suite["suite"], name, suite["method"], 0, {"group": group, **settings})
-            for group, name in own
-        ]
+    for fold in range(suite["folds"]):
+        own = [each for each in names if firsts.index(related.get(each[1], each[1])) % suite["folds"] == fold]
         held_out = {f"real/{name}" for _, name in own}
+        settings = {"given_k": False, "effort": suite["effort"], "judge": recipe.name, "fold": fold}
+        lines = [record(suite["suite"], name, "coterie", 0, {"group": group, **settings}) for group, name in own]
         yield Job(lines, partial(_measure_fold, suite, recipe, sets, held_out))
 
 
@@ -407,29 +404,32 @@ def _measure_fold(
     suite: Suite, recipe: Recipe, sets: Sequence[ScoredSet], left_out: set[str], pending: Sequence[Line]
 ) -> Iterator[Line]:
     assert recipe.candidates is not None  # a judge has them
-    fold = pending[0]["settings"]["fold"]
-    folder = suite.run_folder / f"fold-{fold}"
-    held_out = recipe.candidates.held_out if len(sets) > recipe.candidates.held_out else len(sets) // 2
-    training, others = (
-        [one for one in part if one.kind not in left_out] for part in (sets[:-held_out], sets[-held_out:])
-    )
-    model, card = train_on_scored_sets(
-        recipe.model,
-        training,
-        others,
-        replace(recipe.train, steps=suite.get("steps") or recipe.train.steps),
-        batch_size=recipe.batch_size,
-        max_candidates=recipe.candidates.max_candidates,
-        seed=recipe.seed,
-        folder=folder,
-    )
+    folder = suite.run_folder / f"fold-{pending[0]['settings']['fold']}"
     path = folder / "judge.safetensors"
-    card |= {"method": "judge", "model": to_dict(model.config)}
-    save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)
-    method = Method("coterie", "coterie", settings={"effort": suite["effort"], "judge": str(path)}, package="coterie")
-    for blank in pending:
-        one = load_reference_set(blank["settings"]["group"], blank["data"], 10, 0)
-        yield fit_set(blank, one, replace(method, scales_columns=True), partial(ask_here, method))
+    if not path.exists():
+        kept = [one for one in sets if one.kind not in left_out]
+        held_out = min(recipe.candidates.held_out, len(kept) // 2)
+        model, card = train_on_scored_sets(
+            recipe.model,
+            kept[:-held_out],
+            kept[-held_out:],
+            replace(recipe.train, steps=suite.get("steps") or recipe.train.steps),
+            batch_size=recipe.batch_size,
+            max_candidates=recipe.candidates.max_candidates,
+            seed=recipe.seed,
+            folder=folder,
+        )
+        card |= {"method": "judge", "model": to_dict(model.config)}
+        save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)
+    settings = {"effort": suite["effort"], "judge": str(path)}
+    method = Method("coterie", "coterie", settings=settings, package="coterie", scales_columns=True)
+    worker = Worker(method)
+    try:
+        for blank in pending:
+            one = load_reference_set(blank["settings"]["group"], blank["data"], n_classes=0, seed=0)
+            yield fit_set(blank, one, method, worker.ask)
+    finally:
+        worker.stop()
 
 
 def _read_run(suite: Suite) -> tuple[Recipe, list[ScoredSet]]:

@@ -14,7 +14,7 @@ from coterie.errors import InputError
 from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.training import ScoredSetsConfig, make_scored_sets
 
-NEEDS_A_RUN = {"judge_ablations", "omniglot_training"}
+NEEDS_A_RUN = {"judge_ablations", "omniglot_training", "tables_out_of_fold"}
 """Suites that measure what a training run left behind."""
 
 
@@ -52,10 +52,23 @@ def test_recorded_lines_have_the_fields_of_the_key(name: str) -> None:
     assert all(wanted <= line.keys() for line in read_lines(suite.results))
 
 
-def test_ablations_measure_scored_sets(tmp_path: Path) -> None:
-    folder = tmp_path / "runs" / "judged"
+def make_run(folder: Path) -> None:
     config = ScoredSetsConfig(sets=3, held_out=3, balanced=0.0)
-    make_scored_sets(SyntheticPrior(max_points=60), config, 0, folder)
+    make_scored_sets(SyntheticPrior(max_points=60), config, 0, folder / "runs" / "judged")
+
+
+def test_folds_of_tables_have_judges_of_their_own(tmp_path: Path) -> None:
+    make_run(tmp_path)
+    suite = smoke_suite("tables_out_of_fold", tmp_path)
+    assert runner.run(suite, []) == 0
+    lines = read_lines(suite.results)
+    assert {line["settings"]["fold"] for line in lines} == {0, 1}
+    assert all("ari" in line["metrics"] for line in lines)
+    assert len(list((tmp_path / "runs").glob("fold-*/judge.safetensors"))) == 2
+
+
+def test_ablations_measure_scored_sets(tmp_path: Path) -> None:
+    make_run(tmp_path)
     suite = smoke_suite("judge_ablations", tmp_path)
     assert runner.run(suite, suite["smoke"]["only"]) == 0
     assert [line["variant"] for line in read_lines(suite.results)][:2] == ["the judge", "silhouette"]
