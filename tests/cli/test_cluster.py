@@ -367,7 +367,7 @@ def test_nothing_is_written_when_one_file_fails(command: Command, monkeypatch: p
     def fail(*_: object, **__: object) -> str:
         raise OutputError("the disk is full")
 
-    monkeypatch.setattr(clustering, "render_report", fail)
+    monkeypatch.setattr("coterie.report.page.render_report", fail)
     outputs = ("-o", "out.csv", "--force", "--save", "m.safetensors", "--report", "p.html")
     assert command("cluster", "people.csv", "-k", "2", *outputs, code=2).err == "coterie: the disk is full\n"
     assert files() == ["out.csv"]
@@ -379,7 +379,7 @@ def test_file_that_appears_during_the_work_is_kept(command: Command, monkeypatch
         Path("p.html").write_text("someone else's")
         return "ours"
 
-    monkeypatch.setattr(clustering, "render_report", appear)
+    monkeypatch.setattr("coterie.report.page.render_report", appear)
     outcome = command("cluster", "people.csv", "-k", "2", "-o", "out.csv", "--report", "p.html", code=2)
     assert "exists already" in outcome.err
     assert Path("p.html").read_text() == "someone else's"
@@ -413,6 +413,17 @@ def test_help_and_version_load_neither_torch_nor_scikit_learn() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr.strip() == "[0, 0, 0]"
     assert done.stdout.startswith(f"coterie {coterie.__version__}\n")
+
+
+def test_clustering_loads_neither_pandas_nor_what_only_reports_need() -> None:
+    unneeded = ("torch", "pandas", "pyarrow", "jinja2", "sklearn.manifold", "sklearn.cluster")
+    script = (
+        "import gc, sys; from coterie.__main__ import main; code = main(['cluster', 'example:wine', '-q']); "
+        f"loaded = [name for name in {unneeded} if name in sys.modules]; "
+        "import pandas; sys.exit(str([code, loaded, gc.isenabled(), hasattr(pandas, 'DataFrame')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[0, [], True, True]"
 
 
 def test_module_reads_from_a_pipe() -> None:

@@ -18,7 +18,6 @@ from coterie.files import write_atomically
 from coterie.methods import get_method, get_methods
 from coterie.metrics import silhouettes
 from coterie.report.data import collect_data, sample_rows
-from coterie.report.page import render_report
 from coterie.report.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
 from coterie.tables.readers.images import Size
@@ -190,6 +189,8 @@ def _write(
         if staged.model is not None:
             model.set_params(callback=None).save(staged.model)
         if staged.report is not None:
+            from coterie.report.page import render_report  # noqa: PLC0415  (slow to import, and not always needed)
+
             page = render_report(
                 model,
                 loaded.chosen.features,

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.decomposition import PCA
-from sklearn.manifold import TSNE
 
 from coterie.base import BaseClusterer, FitDescription
 from coterie.report.data import OUTLIER, SEED, ClusteringData, sample_rows
@@ -116,6 +114,8 @@ def _plot_one_column(data: ClusteringData, rows: NDArray[np.int64]) -> _Projecti
 
 
 def _project_embeddings(data: ClusteringData, embeddings: NDArray[np.float32], rows: NDArray[np.int64]) -> _Projection:
+    from sklearn.manifold import TSNE  # noqa: PLC0415  (slow to import, and only for maps of embeddings)
+
     perplexity = min(_PERPLEXITY, (len(rows) - 1) / 3)
     tsne = TSNE(perplexity=perplexity, init="random", random_state=SEED)
     points = tsne.fit_transform(embeddings).astype(np.float64)
@@ -146,6 +146,8 @@ def _project_principal(data: ClusteringData, rows: NDArray[np.int64]) -> _Projec
             explanation=f"All {data.noun}s are equal, so all points coincide.",
             same_scale=False,
         )
+    from sklearn.decomposition import PCA  # noqa: PLC0415  (slow to import, and not for all maps)
+
     pca = PCA(n_components=2, random_state=SEED).fit(together)
     projected = pca.transform(together)
     titles = [_component_title(data, pca.components_[i], pca.explained_variance_ratio_[i], i + 1) for i in (0, 1)]
