@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score, calinski_harabasz_score, davies
 
 from coterie.errors import InputError
 from coterie.judged.candidates.registry import generate_candidates
-from coterie.judged.features import table
+from coterie.judged.features import partitions, table
 from coterie.judged.features.partitions import AGREEMENTS, Partitions, agreement_features, rand_indices
 from coterie.judged.space import Geometry, Space
 from tests.judged.sets import blobs as grid_blobs
@@ -70,7 +70,7 @@ def test_indices_are_those_of_scikit_learn(x: np.ndarray, labels: np.ndarray, va
 def test_equal_clusters_are_found() -> None:
     parts = Partitions.from_labels(np.array([[0, 0, 1, 1, 2], [2, 0, 1, 1, 0], [0, 0, 1, 1, 1]]))
     assert parts.members.tolist() == [0, 1, 2, 3, 4, 1, 4, 2, 3, 0, 0, 1, 2, 3, 4]
-    chosen, same = parts.distinct()
+    chosen, same = parts.distinct, parts.same
     equal = [(0, 6), (1, 4)]  # {0, 1} and {2, 3}
     assert len(chosen) == len(parts.sizes) - len(equal)
     assert all(same[first] == same[second] for first, second in equal)
@@ -280,6 +280,15 @@ def test_rand_indices_are_those_of_scikit_learn(seed: int, runs: int, rows: int)
     np.testing.assert_allclose(found, expected, atol=1e-12)
     for known in range(runs):
         np.testing.assert_array_equal(rand_indices(labels, found[:known, :known]), found)
+
+
+def test_blocks_and_precision_do_not_change_rand_indices(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = np.random.default_rng(0).integers(0, 6, size=(12, 70))
+    expected = rand_indices(labels)
+    monkeypatch.setattr(partitions, "_MAX_CELLS", 100)
+    monkeypatch.setattr(partitions, "_MAX_EXACT_ROWS", 0)
+    np.testing.assert_array_equal(rand_indices(labels), expected)
+    np.testing.assert_array_equal(rand_indices(labels, expected[:9, :9]), expected)
 
 
 def test_agreements_by_hand() -> None:

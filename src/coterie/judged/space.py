@@ -44,19 +44,22 @@ def spanning_tree(distances: npt.NDArray[np.floating[Any]], cores: Floats) -> Sp
     mutual reachability, whose long edges cross sparse regions.
     """
     rows = len(distances)
+    exact, own = distances.astype(np.float64, copy=False), cores.tolist()
     edges = np.zeros((rows - 1, 2), dtype=np.intp)
     best = np.full(rows, np.inf)
     parent = np.zeros(rows, dtype=np.intp)
-    outside = np.ones(rows, dtype=np.bool_)
+    limits = cores.copy()  # infinite for rows that are in the tree
     closer = np.empty(rows, dtype=np.bool_)
+    reach = np.empty(rows)
     newest = 0
     for step in range(rows - 1):
-        outside[newest] = False
-        best[newest] = np.inf
+        limits[newest] = best[newest] = np.inf
+        np.maximum(exact[newest], limits, out=reach)
+        if own[newest] > 0.0:
+            np.maximum(reach, own[newest], out=reach)
         # Cores make many pairs equally near: the distance itself breaks such ties, not the order of rows.
-        reach = np.maximum(np.maximum(distances[newest], cores), cores[newest]) + 0.01 * distances[newest]
+        reach += 0.01 * distances[newest]
         np.less(reach, best, out=closer)
-        np.logical_and(closer, outside, out=closer)
         np.copyto(best, reach, where=closer)
         np.copyto(parent, newest, where=closer)
         newest = int(best.argmin())
@@ -272,8 +275,11 @@ class Geometry:
     def unit_distances(self) -> Float[Singles, "N N"]:
         """Distances between unit rows."""
         sums = self.squared_norms[:, None] + self.squared_norms
-        gaps = sums - 2.0 * (self.unit_rows @ self.unit_rows.T)
-        gaps[gaps < 1e-13 * sums] = 0.0  # equal rows up to rounding
+        gaps = self.unit_rows @ self.unit_rows.T
+        gaps *= -2.0
+        gaps += sums
+        sums *= 1e-13
+        np.copyto(gaps, 0.0, where=gaps < sums)  # equal rows up to rounding
         np.fill_diagonal(gaps, 0.0)
         distances: Singles = np.sqrt(gaps, out=gaps).astype(np.float32)
         return distances

@@ -308,10 +308,10 @@ def _affinities(geometry: Geometry, n_neighbours: int) -> csc_array:
     near = coo_array((weight, (row, column)), shape=(n, n))
     edges = geometry.tree.edges
     bridges = coo_array((np.full(len(edges), _BRIDGE), edges.T), shape=(n, n))
-    graph = near + bridges
-    degree = np.asarray((graph + graph.T).sum(axis=0)).ravel()
-    normalise = diags_array(1.0 / np.sqrt(degree))
-    return csc_array(normalise @ (graph + graph.T) @ normalise)
+    directed = near + bridges
+    graph = directed + directed.T
+    normalise = diags_array(1.0 / np.sqrt(np.asarray(graph.sum(axis=0)).ravel()))
+    return csc_array(normalise @ graph @ normalise)
 
 
 def _leading_eigenvectors(graph: csc_array, count: int, seed: int) -> Floats:

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float
 from scipy.ndimage import convolve1d
-from scipy.sparse import coo_array
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from coterie.judged.features.partitions import Partitions, rand_index
+from coterie.judged.features.partitions import Members, Partitions, rand_index
 from coterie.judged.space import Floats, Geometry, Integers, Singles
 
 Columns = dict[str, Floats]
@@ -59,6 +59,8 @@ class ClusterMoments:
     scatters: Float[Floats, "C Q Q"]  # sums of outer products of the centred rows
     pooled: Float[Floats, "C Q Q"]  # within-cluster covariance of its partition, which a covariance is shrunk to
     strength: float  # number of rows that the pooled covariance counts for
+    covariances: Float[Floats, "C Q Q"]  # shrunk
+    log_volumes: Float[Floats, " C"]  # log determinants of the covariances
 
     @classmethod
     def compute(cls, geometry: Geometry, parts: Partitions) -> Self:
@@ -74,13 +76,20 @@ class ClusterMoments:
         scatters[:, upper[1], upper[0]] = sums[:, axes:]
         scatters -= parts.sizes[:, None, None] * means[:, :, None] * means[:, None, :]
         scatters += parts.sizes[:, None, None] * geometry.discrete_noise[:axes, :axes]
-        pooled = parts.sum(scatters) / parts.n_rows + _RIDGE * np.eye(axes)
-        return cls(rows, monomials, means, scatters, pooled[parts.owner], axes + 2.0)
+        pooled = (parts.sum(scatters) / parts.n_rows + _RIDGE * np.eye(axes))[parts.owner]
+        strength = axes + 2.0
+        covariances = _shrink(scatters, parts.sizes, pooled, strength)
+        volumes = log_determinants(covariances)
+        return cls(rows, monomials, means, scatters, pooled, strength, covariances, volumes)
 
-    def covariances(self, scatters: Floats, sizes: Floats) -> Floats:
+    def shrink(self, scatters: Floats, sizes: Floats) -> Floats:
         """Return the shrunk covariances (C, Q, Q) of clusters with these scatters and sizes."""
-        shrunk: Floats = (scatters + self.strength * self.pooled) / (sizes + self.strength)[:, None, None]
-        return shrunk
+        return _shrink(scatters, sizes, self.pooled, self.strength)
+
+
+def _shrink(scatters: Floats, sizes: Floats, pooled: Floats, strength: float) -> Floats:
+    shrunk: Floats = (scatters + strength * pooled) / (sizes + strength)[:, None, None]
+    return shrunk
 
 
 def log_determinants(covariances: Floats) -> Floats:
@@ -230,14 +239,14 @@ def _available(geometry: Geometry, rank: int) -> int:
 
 def _count_same(geometry: Geometry, parts: Partitions) -> dict[int, npt.NDArray[np.uint8]]:
     """Count (R, N) how many neighbours of each row, up to each rank, are in its cluster."""
-    cluster = parts.cluster.astype(np.int32)
-    count = np.zeros(cluster.shape, dtype=np.uint8)
+    labels = parts.labels_by_row()
+    count = np.zeros(labels.shape, dtype=np.uint8)
     found = {}
     for rank in range(1, _RANKS[-1] + 1):
         if rank <= geometry.unit_neighbours.shape[1]:
-            count += cluster[:, geometry.unit_neighbours[:, rank - 1]] == cluster
+            count += labels[geometry.unit_neighbours[:, rank - 1]] == labels
         if rank in _RANKS:
-            found[rank] = count.copy()
+            found[rank] = count.T.copy(order="C")
     return found
 
 
@@ -264,12 +273,14 @@ def _cuts(geometry: Geometry, parts: Partitions, inside: Floats) -> Columns:
 def _pieces(geometry: Geometry, parts: Partitions) -> Columns:
     """Connected components of each cluster in the graph of mutual neighbours, all partitions in one graph."""
     runs, rows = parts.cluster.shape
-    first, second = geometry.mutual_links.T
-    run, link = np.nonzero(parts.cluster[:, first] == parts.cluster[:, second])
+    first, second = geometry.mutual_links.T  # sorted by the first row
+    labels = parts.labels_by_row()
+    run, link = np.nonzero((labels[first] == labels[second]).T)
+    run *= rows
     nodes = runs * rows
-    ends = (run * rows + first[link], run * rows + second[link])
-    graph = coo_array((np.ones(len(run), dtype=np.int8), ends), shape=(nodes, nodes))
-    count, piece = connected_components(graph.tocsr(), directed=False)
+    begins = np.concatenate([[0], np.cumsum(np.bincount(run + first[link], minlength=nodes))])
+    graph = csr_array((np.ones(len(run)), run + second[link], begins), shape=(nodes, nodes))
+    count, piece = connected_components(graph, directed=False)
     weight = np.bincount(piece, minlength=count)
     cluster = np.zeros(count, dtype=np.intp)
     cluster[piece] = parts.cluster.ravel()
@@ -343,16 +354,23 @@ def histograms(group: Integers, values: Floats, groups: int, low: float, high: f
 _TINY = np.finfo(np.float32).tiny
 
 
+_DENSE_ABOVE = 0.1  # fraction of the rows of a cluster above which its distances are added by a dense matrix product
+
+
 def silhouette_features(geometry: Geometry, parts: Partitions) -> Columns:
     """Silhouettes of the rows."""
-    chosen, same = parts.distinct()
-    sums: Singles = (parts.one_hot()[chosen] @ geometry.unit_distances)[same]  # (C, N)
+    sums = _distance_sums(geometry, parts, parts.distinct)
     sizes = parts.sizes.astype(np.float32)
+    entries = parts.own_entries()
+    within, between = np.empty((2, *parts.cluster.shape), dtype=np.float32)
+    for run, clusters in enumerate(parts.runs):  # one after the other, since a small table stays in the cache
+        table = sums[parts.same[clusters]]
+        within[run] = table.ravel()[entries[run]]
+        table /= sizes[clusters, None]
+        table.ravel()[entries[run]] = np.inf
+        table.min(axis=0, out=between[run])
     own_size = sizes[parts.cluster]
-    within = parts.at_own_cluster(sums) / np.maximum(own_size - 1.0, 1.0)
-    sums /= sizes[:, None]
-    sums[parts.cluster, np.arange(parts.n_rows)] = np.inf
-    between = parts.min(sums)
+    within /= np.maximum(own_size - 1.0, 1.0)
     defined = (own_size > 1.0) & np.isfinite(between)
     between = np.where(defined, between, within)
     values = np.where(defined, (between - within) / np.maximum(np.maximum(within, between), _TINY), 0.0)
@@ -361,6 +379,15 @@ def silhouette_features(geometry: Geometry, parts: Partitions) -> Columns:
         "silhouette": values.mean(axis=1),
         "silhouette_negative": (values < 0.0).mean(axis=1),
     }
+
+
+def _distance_sums(geometry: Geometry, parts: Partitions, chosen: Integers) -> Float[Singles, "U N"]:
+    """Sum the distances of each row to those of each of the chosen clusters."""
+    sums = np.empty((len(chosen), parts.n_rows), dtype=np.float32)
+    large = parts.sizes[chosen] > _DENSE_ABOVE * parts.n_rows
+    sums[large] = parts.one_hot(chosen[large]) @ geometry.unit_distances
+    sums[~large] = parts.indicators(chosen[~large], np.float32) @ geometry.unit_distances
+    return sums
 
 
 def centre_features(geometry: Geometry, parts: Partitions) -> Columns:
@@ -373,9 +400,8 @@ def centre_features(geometry: Geometry, parts: Partitions) -> Columns:
     left = np.clip(parts.sum(scatter) / total, 0.0, 1.0)
     ratio = (1.0 - left) * np.maximum(rows - count, 1.0) / (np.maximum(left, 1e-9) * np.maximum(count - 1.0, 1.0))
 
-    squared = np.maximum(geometry.squared_norms + lengths[:, None] - 2.0 * (centres @ geometry.components.T), 0.0)
-    own = parts.at_own_cluster(squared)
-    nearest = own <= parts.min(squared) * (1.0 + 1e-9) + 1e-12
+    own, least = _squared_distances(geometry, parts, centres, lengths)
+    nearest = own <= least * (1.0 + 1e-9) + 1e-12
     radii = parts.cluster_means(np.sqrt(own))
     similarity = _most_similar(parts, centres, radii)
     return {
@@ -390,6 +416,22 @@ def centre_features(geometry: Geometry, parts: Partitions) -> Columns:
         "spherical_gain": _spherical_gain(geometry, parts, left),
         "log_radius_ratio": safe_log(parts.max(radii) / np.maximum(parts.median(radii), 1e-6), 1.0, 1e3),
     }
+
+
+def _squared_distances(
+    geometry: Geometry, parts: Partitions, centres: Floats, lengths: Floats
+) -> tuple[Float[Floats, "R N"], Float[Floats, "R N"]]:
+    """Return the squared distance of each row from the mean of its cluster, and from the nearest mean."""
+    components = np.ascontiguousarray(geometry.components.T)
+    entries = parts.own_entries()
+    own, least = np.empty((2, *parts.cluster.shape))
+    for run, clusters in enumerate(parts.runs):  # one after the other, since a small table stays in the cache
+        table = geometry.squared_norms + lengths[clusters, None]
+        table -= 2.0 * (centres[clusters] @ components)
+        np.maximum(table, 0.0, out=table)
+        own[run] = table.ravel()[entries[run]]
+        table.min(axis=0, out=least[run])
+    return own, least
 
 
 def _most_similar(parts: Partitions, centres: Floats, radii: Floats) -> Floats:
@@ -417,18 +459,9 @@ def _spherical_gain(geometry: Geometry, parts: Partitions, left: Floats) -> Floa
 def normality_features(geometry: Geometry, parts: Partitions, moments: ClusterMoments) -> Columns:
     """How well one Gaussian per cluster explains the rows (BIC), and whether it recovers the labels."""
     axes = moments.rows.shape[1]
-    covariances = moments.covariances(moments.scatters, parts.sizes)
-    determinants = log_determinants(covariances)
-    inverses = np.linalg.inv(covariances).astype(np.float64, copy=False)
-    distances = _mahalanobis(moments, inverses)  # (C, N)
-    own_distance = parts.at_own_cluster(distances)
-    constants = np.log(parts.sizes / parts.n_rows) - 0.5 * determinants
-    distances *= -0.5
-    distances += constants[:, None]  # log-likelihoods now, up to a common constant
-    own, best = parts.at_own_cluster(distances), parts.max(distances)
-    distances -= best[parts.owner]
-    np.exp(distances, out=distances)
-    mixture = best + np.log(parts.sum(distances))
+    constants = np.log(parts.sizes / parts.n_rows) - 0.5 * moments.log_volumes
+    own, best, mixture = _log_likelihoods(parts, moments, constants)
+    own_distance = 2.0 * (constants[parts.cluster] - own)
 
     single = np.cov(moments.rows.T, bias=True).reshape(axes, axes) + 1e-6 * np.eye(axes)
     single += geometry.discrete_noise[:axes, :axes]
@@ -454,16 +487,33 @@ def normality_features(geometry: Geometry, parts: Partitions, moments: ClusterMo
     }
 
 
-def _mahalanobis(moments: ClusterMoments, inverses: Floats) -> Floats:
-    """Return squared Mahalanobis distances (C, N) of all rows from all clusters, by one matrix product."""
-    axes = moments.rows.shape[1]
-    upper = np.triu_indices(axes)
+def _log_likelihoods(
+    parts: Partitions, moments: ClusterMoments, constants: Floats
+) -> tuple[Float[Floats, "R N"], Float[Floats, "R N"], Float[Floats, "R N"]]:
+    """Return log-likelihoods of the rows, up to a constant, under their clusters, the best clusters and the mixture."""
+    forms, monomials = -0.5 * _quadratic_forms(moments), np.ascontiguousarray(moments.monomials.T)
+    forms[:, 0] += constants
+    entries = parts.own_entries()
+    own, best, mixture = np.empty((3, *parts.cluster.shape))
+    for run, clusters in enumerate(parts.runs):  # one after the other, since a small table stays in the cache
+        table = forms[clusters] @ monomials
+        np.minimum(table, constants[clusters, None], out=table)  # squared distances are not negative
+        own[run] = table.ravel()[entries[run]]
+        table.max(axis=0, out=best[run])
+        table -= best[run]
+        np.exp(table, out=table)
+        table.sum(axis=0, out=mixture[run])
+    return own, best, best + np.log(mixture)
+
+
+def _quadratic_forms(moments: ClusterMoments) -> Float[Floats, "C J"]:
+    """Return the coefficients of the squared Mahalanobis distance from each cluster, for each monomial."""
+    inverses = np.linalg.inv(moments.covariances).astype(np.float64, copy=False)
+    upper = np.triu_indices(moments.rows.shape[1])
     pulled = np.einsum("cij,cj->ci", inverses, moments.means)
     doubled = np.where(upper[0] == upper[1], 1.0, 2.0) * inverses[:, upper[0], upper[1]]
     constant = np.einsum("ci,ci->c", pulled, moments.means)
-    forms = np.hstack([constant[:, None], -2.0 * pulled, doubled])
-    squared: Floats = np.maximum(forms @ moments.monomials.T, 0.0)
-    return squared
+    return np.hstack([constant[:, None], -2.0 * pulled, doubled])
 
 
 def _axis_aligned_gain(geometry: Geometry, parts: Partitions) -> Floats:
@@ -517,9 +567,9 @@ _NORMAL = 2.0 / np.pi  # fraction of the variance of a Gaussian that a cut at it
 
 def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
     """Gaps, bimodality, valleys and skewness of each cluster along its own two longest axes."""
-    chosen, same = parts.distinct()
+    chosen, same = parts.distinct, parts.same
     spreads, axes = np.linalg.eigh(moments.scatters[chosen] / parts.sizes[chosen, None, None])
-    members = _Members.of(parts, chosen)
+    members = Members.of(parts, chosen)
     means = moments.means[chosen]
     leading = range(min(_AXES, axes.shape[2]))
     found = [_along(members, moments.rows, means, axes[:, :, -1 - axis], spreads[:, -1 - axis]) for axis in leading]
@@ -538,41 +588,22 @@ def shape_features(parts: Partitions, moments: ClusterMoments) -> Columns:
     )
 
 
-@final
-@dataclass(frozen=True, slots=True, eq=False)
-class _Members:
-    """The rows of U clusters, one cluster after the other."""
-
-    row: Integers  # (M,)
-    cluster: Integers  # (M,): ascending
-    first: Integers  # (U,): where each cluster begins
-    sizes: Floats  # (U,)
-
-    @classmethod
-    def of(cls, parts: Partitions, chosen: Integers) -> Self:
-        """Collect the rows of the chosen clusters."""
-        sizes = parts.sizes[chosen]
-        cluster = np.repeat(np.arange(len(chosen)), sizes.astype(np.intp))
-        first = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.intp)
-        row = parts.members[np.arange(len(cluster)) + (parts.first[chosen] - first)[cluster]]
-        return cls(row, cluster, first, sizes)
-
-
 def _along(
-    members: _Members, rows: Floats, means: Floats, axis: Floats, variance: Floats
+    members: Members, rows: Floats, means: Floats, axis: Floats, variance: Floats
 ) -> tuple[Floats, Floats, Floats, Floats, Floats]:
     """Return gap, variance explained by a cut, valley depth and significance, and skewness (U,) along an axis."""
     scaled = axis / np.sqrt(np.maximum(variance, 1e-18))[:, None]
     offset = np.einsum("uq,uq->u", scaled, means)
-    values = np.einsum("mq,mq->m", scaled[members.cluster], rows[members.row]) - offset[members.cluster]
+    # All rows are projected, and those of the cluster taken: that is faster than collecting them beforehand.
+    values = (scaled @ rows.T).ravel()[members.cluster * len(rows) + members.row] - offset[members.cluster]
     values[(variance < 1e-12)[members.cluster]] = 0.0
     depth, significance = valleys(histograms(members.cluster, values, len(members.sizes), -_REACH, _REACH, _BINS))
-    skewness = np.log1p(np.abs(np.add.reduceat(values**3, members.first) / members.sizes))
+    skewness = np.log1p(np.abs(np.add.reduceat(values * values * values, members.first) / members.sizes))
     gap, halves = _splits(members, values)
     return gap, halves, depth, significance, skewness
 
 
-def _splits(members: _Members, values: Floats) -> tuple[Floats, Floats]:
+def _splits(members: Members, values: Floats) -> tuple[Floats, Floats]:
     """Return the largest gap, weighted by the fraction of rows beyond it, and the most variance that a cut explains."""
     wide = 1e3
     cluster, first = members.cluster, members.first
@@ -607,11 +638,11 @@ def pair_features(geometry: Geometry, parts: Partitions, moments: ClusterMoments
     apart = moments.means[partner] - moments.means
     between = (parts.sizes * parts.sizes[partner] / together)[:, None, None] * apart[:, :, None] * apart[:, None, :]
     within = moments.scatters + moments.scatters[partner]
-    covariances = moments.covariances(within, together)
+    covariances = moments.shrink(within, together)
     direction = np.linalg.solve(covariances, apart[:, :, None])[:, :, 0].astype(np.float64, copy=False)
     separation = np.sqrt(np.maximum(np.einsum("cq,cq->c", direction, apart), 0.0))
     depth, significance = _valleys_between(parts, moments, partner, direction)
-    merging = _merging_cost(parts, moments, partner, moments.covariances(within + between, together))
+    merging = _merging_cost(parts, moments, partner, moments.shrink(within + between, together))
     alone = parts.n_clusters[parts.owner] < 2
     depth, significance, separation, merging = (
         np.where(alone, 0.0, values) for values in (depth, np.log1p(significance), safe_log(separation, 1e-2), merging)
@@ -629,9 +660,10 @@ def _partners(geometry: Geometry, parts: Partitions, moments: ClusterMoments) ->
     position = parts.position
     cells = len(parts.sizes) * widest
     edges = np.zeros(cells)
+    labels, begins = parts.labels_by_row(), np.ascontiguousarray(parts.cluster.T * widest)
     for rank in range(min(_RANK, geometry.unit_neighbours.shape[1])):
-        other = position[parts.cluster[:, geometry.unit_neighbours[:, rank]]]
-        edges += np.bincount((parts.cluster * widest + other).ravel(), minlength=cells)
+        other = labels[geometry.unit_neighbours[:, rank]]
+        edges += np.bincount((begins + other).ravel(), minlength=cells)
     crossing = edges.reshape(-1, widest)
     padded = parts.padded(moments.means, np.inf)[parts.owner]  # (C, largest K, Q)
     padded -= moments.means[:, None, :]
@@ -656,8 +688,9 @@ def _valleys_between(
     counts = np.zeros((len(parts.sizes), _PAIR_BINS))
     alone = partner == np.arange(len(partner))  # where there is no other cluster
     for clusters in (np.arange(len(partner)), partner):
-        members = _Members.of(parts, clusters)
-        values = positions[members.cluster, members.row] - (here / width)[members.cluster]
+        members = Members.of(parts, clusters)
+        entries = members.cluster * parts.n_rows + members.row
+        values = positions.ravel()[entries] - (here / width)[members.cluster]
         counts += histograms(members.cluster, values, len(parts.sizes), _LOW, _HIGH, _PAIR_BINS)
     counts[alone] /= 2.0
     return valleys(counts)
@@ -668,7 +701,7 @@ def _merging_cost(parts: Partitions, moments: ClusterMoments, partner: Integers,
     axes = moments.rows.shape[1]
     sizes, others = parts.sizes, parts.sizes[partner]
     together = sizes + others
-    single = log_determinants(moments.covariances(moments.scatters, sizes))
+    single = moments.log_volumes
     fit = 0.5 * (together * log_determinants(merged) - sizes * single - others * single[partner])
     choice = sizes * np.log(sizes / together) + others * np.log(others / together)
     price = 0.5 * (1.0 + axes + axes * (axes + 1) / 2) * np.log(together)

@@ -1,8 +1,8 @@
 """Gap statistics: how much better clusters explain the rows than they would explain rows without clusters.
 
-As in Tibshirani et al. (2001), with two null models instead of a box. One is a Gaussian with the covariance of the rows.
-The other has the distribution of each column and the rank correlations of the rows: skewed, rounded and heavy-tailed
-columns are no evidence of clusters. Letters: N rows, M rows of a null model, D features.
+As in Tibshirani et al. (2001), with two null models instead of a box. One is a Gaussian with the covariance of the
+rows. The other has the distribution of each column and the rank correlations of the rows: skewed, rounded and
+heavy-tailed columns are no evidence of clusters. Letters: N rows, M rows of a null model, D features.
 """
 
 from dataclasses import dataclass
@@ -82,7 +82,8 @@ def _log_variance_left(geometry: Geometry, numbers: list[int]) -> Floats:
 def _sample_normal(geometry: Geometry, size: int, rng: np.random.Generator) -> Float[Floats, "M D"]:
     """Sample rows from a Gaussian with the covariance of the rows, on their principal axes."""
     deviations = geometry.components.std(axis=0)
-    return rng.normal(size=(size, len(deviations))) * deviations
+    sampled: Floats = rng.normal(size=(size, len(deviations))) * deviations
+    return sampled
 
 
 def _sample_columns(geometry: Geometry, size: int, rng: np.random.Generator) -> Float[Floats, "M D"]:
@@ -100,7 +101,7 @@ def _sample_columns(geometry: Geometry, size: int, rng: np.random.Generator) -> 
     axes = axes * np.where(np.power(axes, 3).sum(axis=0) < 0.0, -1.0, 1.0)
     latent = (rng.normal(size=(size, d)) * np.sqrt(np.maximum(variances[::-1], 0.0))) @ axes[:, ::-1].T
     places = np.minimum((ndtr(latent) * n).astype(np.int64), n - 1)
-    sampled = np.sort(rows, axis=0)[places, np.arange(d)]
+    sampled: Floats = np.sort(rows, axis=0)[places, np.arange(d)]
     for features in geometry.discrete:
         if len(features) > 1:
             sampled[:, features] = rows[np.lexsort(rows[:, features].T)[rng.integers(n, size=size)]][:, features]

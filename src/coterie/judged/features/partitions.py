@@ -4,6 +4,7 @@ Letters: N rows, R partitions, C clusters of all partitions together.
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Self, final
 
 import numpy as np
@@ -27,6 +28,9 @@ class Partitions:
     starts: Integers  # (R,): first cluster of each partition
     sizes: Floats  # (C,): number of rows of each cluster, at least one
     members: Integers  # (R N,): the rows of the first cluster, then those of the second, and so on
+    first: Integers  # (C,): where the rows of each cluster begin among the members
+    distinct: Integers  # (U,): the first cluster of each set of rows, since many partitions share clusters
+    same: Integers  # (C,): which of the distinct clusters has the rows of each cluster
 
     @classmethod
     def from_labels(cls, labels: AnyLabels) -> Self:
@@ -44,12 +48,18 @@ class Partitions:
         number = np.cumsum(counts > 0) - 1
         owner = used // width
         narrow = labels.astype(np.uint16) if width <= 1 << 16 else labels  # 16 bits are sorted by counting
+        members = np.argsort(narrow, axis=1, kind="stable").ravel()
+        first = np.cumsum(counts[used]) - counts[used]
+        distinct, same = _find_distinct(members, first, labels.shape[1])
         return cls(
             cluster=number[shifted],
             owner=owner,
             starts=np.searchsorted(owner, np.arange(len(labels))),
             sizes=counts[used].astype(np.float64),
-            members=np.argsort(narrow, axis=1, kind="stable").ravel(),
+            members=members,
+            first=first,
+            distinct=distinct,
+            same=same,
         )
 
     @property
@@ -68,28 +78,39 @@ class Partitions:
         return np.arange(len(self.owner)) - self.starts[self.owner]
 
     @property
-    def first(self) -> Integers:
-        """Where the rows of each cluster (C,) begin among the members."""
-        return np.concatenate([[0], np.cumsum(self.sizes)[:-1]]).astype(np.intp)
+    def runs(self) -> list[slice]:
+        """The clusters of each partition (R,)."""
+        return [slice(start, stop) for start, stop in pairwise([*self.starts.tolist(), len(self.owner)])]
 
-    def one_hot(self) -> Singles:
-        """Return the memberships (C, N), dense."""
-        table = np.zeros((len(self.sizes), self.n_rows), dtype=np.float32)
-        table[self.cluster, np.arange(self.n_rows)] = 1.0
+    def own_entries(self) -> Integers:
+        """Return where the own cluster of each row (R, N) is in the flattened table (K, N) of its partition."""
+        return (self.cluster - self.starts[:, None]) * self.n_rows + np.arange(self.n_rows)
+
+    def labels_by_row(self) -> npt.NDArray[np.unsignedinteger[Any]]:
+        """Return the number within its partition of the cluster of each row (N, R).
+
+        Partitions come last, so that those of a row are copied at once, and numbers are as short as possible.
+        """
+        labels = self.cluster - self.starts[:, None]
+        return np.ascontiguousarray(labels.T.astype(np.min_scalar_type(labels.max())))
+
+    def one_hot(self, chosen: Integers) -> Singles:
+        """Return the memberships (U, N) of the chosen clusters, dense."""
+        members = Members.of(self, chosen)
+        table = np.zeros((len(chosen), self.n_rows), dtype=np.float32)
+        table[members.cluster, members.row] = 1.0
         return table
+
+    def indicators(self, chosen: Integers, kind: npt.DTypeLike = np.float64) -> csr_array:
+        """Return the memberships (U, N) of the chosen clusters, sparse."""
+        members = Members.of(self, chosen)
+        ends = np.append(members.first, len(members.row))
+        ones = np.ones(len(members.row), dtype=kind)
+        return csr_array((ones, members.row, ends), shape=(len(chosen), self.n_rows))
 
     def vector_sums(self, rows: Floats) -> Floats:
         """Sum the rows (N, D) of each cluster (C, D)."""
-        ends = np.append(self.first, len(self.members))
-        member = csr_array((np.ones(len(self.members)), self.members, ends), shape=(len(self.sizes), self.n_rows))
-        return np.asarray(member @ rows)
-
-    def distinct(self) -> tuple[Integers, Integers]:
-        """Return one cluster (U,) for each set of rows, and which of them has the rows of each cluster (C,)."""
-        codes = np.random.default_rng(0).integers(1 << 63, size=self.n_rows)  # sums of random codes tell sets apart
-        sums = np.add.reduceat(codes[self.members], self.first)
-        _, chosen, same = np.unique(sums, return_index=True, return_inverse=True)
-        return chosen, same
+        return np.asarray(self.indicators(self.distinct) @ rows)[self.same]
 
     def cluster_sums(self, values: npt.NDArray[Any]) -> Floats:
         """Sum values (R, N) or (N,) of rows over each cluster (C,)."""
@@ -101,15 +122,9 @@ class Partitions:
         """Average values of rows over each cluster (C,)."""
         return self.cluster_sums(values) / self.sizes
 
-    def at_own_cluster(self, table: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Pick from a table (C, N) the entry (R, N) of each row's own cluster."""
-        found: npt.NDArray[Any] = table[self.cluster, np.arange(self.n_rows)]
-        return found
-
     def sum(self, values: npt.NDArray[Any]) -> Floats:
         """Sum values (C, ...) over the clusters of each partition (R, ...)."""
-        added: Floats = np.add.reduceat(values, self.starts, axis=0)
-        return added
+        return self._reduce(np.add, values)
 
     def mean(self, values: npt.NDArray[Any]) -> Floats:
         """Average over the clusters of each partition (R,)."""
@@ -121,15 +136,14 @@ class Partitions:
 
     def median(self, values: npt.NDArray[Any]) -> Floats:
         """Return the median over the clusters of each partition (R,)."""
-        ordered = values[np.lexsort((values, self.owner))]
-        count = self.n_clusters.astype(np.intp)
-        middle: Floats = (ordered[self.starts + (count - 1) // 2] + ordered[self.starts + count // 2]) / 2.0
+        ordered = np.sort(self.padded(values, np.inf), axis=1)
+        count, run = self.n_clusters.astype(np.intp), np.arange(len(self.starts))
+        middle: Floats = (ordered[run, (count - 1) // 2] + ordered[run, count // 2]) / 2.0
         return middle
 
     def min(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the smallest value (R, ...) among the clusters of each partition."""
-        smallest: npt.NDArray[Any] = np.minimum.reduceat(values, self.starts, axis=0)
-        return smallest
+        return self._reduce(np.minimum, values)
 
     def min_of_large(self, values: Floats) -> Floats:
         """Return the smallest value (R,) among clusters of at least a fifth of the mean size."""
@@ -138,8 +152,15 @@ class Partitions:
 
     def max(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Return the largest value (R, ...) among the clusters of each partition."""
-        largest: npt.NDArray[Any] = np.maximum.reduceat(values, self.starts, axis=0)
-        return largest
+        return self._reduce(np.maximum, values)
+
+    def _reduce(self, function: np.ufunc, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Reduce values (C, ...) to one for each partition (R, ...)."""
+        if values.ndim == 1:
+            reduced: npt.NDArray[Any] = function.reduceat(values, self.starts)
+            return reduced
+        # Along the first of several axes, this is several times faster than reduceat.
+        return np.stack([function.reduce(values[run], axis=0) for run in self.runs])
 
     def padded(self, values: npt.NDArray[Any], fill: float) -> npt.NDArray[Any]:
         """Return values (C, ...) as a table (R, largest K, ...), filled up."""
@@ -147,6 +168,37 @@ class Partitions:
         table = np.full((len(self.starts), widest, *values.shape[1:]), fill, dtype=values.dtype)
         table[self.owner, self.position] = values
         return table
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class Members:
+    """The rows of U clusters, one cluster after the other."""
+
+    row: Integers  # (M,)
+    cluster: Integers  # (M,): ascending
+    first: Integers  # (U,): where each cluster begins
+    sizes: Floats  # (U,)
+
+    @classmethod
+    def of(cls, parts: Partitions, chosen: Integers) -> Self:
+        """Collect the rows of the chosen clusters."""
+        sizes = parts.sizes[chosen]
+        cluster = np.repeat(np.arange(len(chosen)), sizes.astype(np.intp))
+        first = (np.cumsum(sizes) - sizes).astype(np.intp)
+        row = parts.members[np.arange(len(cluster)) + (parts.first[chosen] - first)[cluster]]
+        return cls(row, cluster, first, sizes)
+
+
+def _find_distinct(members: Integers, first: Integers, n_rows: int) -> tuple[Integers, Integers]:
+    """Return the first cluster (U,) of each set of rows, and which of them has the rows of each cluster (C,)."""
+    codes = np.random.default_rng(0).integers(1 << 63, size=n_rows)  # sums of random codes tell sets apart
+    sums = np.add.reduceat(codes[members], first)
+    _, found, same = np.unique(sums, return_index=True, return_inverse=True)
+    order = np.argsort(found)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return found[order], rank[same]
 
 
 def rand_index(both: Floats, first: Floats, second: Floats | float, rows: int) -> Floats:
@@ -157,27 +209,45 @@ def rand_index(both: Floats, first: Floats, second: Floats | float, rows: int) -
     return np.where(room > 0.0, (both - expected) / np.where(room > 0.0, room, 1.0), 1.0)
 
 
+_MAX_CELLS = 1 << 21  # of a table in memory at once
+_MAX_EXACT_ROWS = 1 << 12  # up to that many, the number of pairs of rows is exact in single precision
+
+
 def rand_indices(labels: Int[AnyLabels, "R N"], known: Float[Floats, "K K"] | None = None) -> Float[Floats, "R R"]:
     """Compute the adjusted Rand index of every pair of partitions; `known` has those of the first K."""
     old = 0 if known is None else len(known)
     new = len(labels) - old
     parts = Partitions.from_labels(np.concatenate((labels[old:], labels[:old])))
-    together = np.zeros((new, len(labels)))  # sums of squared cells of the contingency tables
-    for run in range(new):
-        first = parts.starts[run]
-        width = len(parts.sizes) - int(first)  # clusters of this partition and of all after it
-        own = parts.cluster[run] - first
-        cells = np.bincount((parts.cluster[run:] + (own * width - first)).ravel()).astype(np.float64)
-        table = np.pad(cells, (0, -len(cells) % width)).reshape(-1, width)
-        sums = np.add.reduceat(np.einsum("kc,kc->c", table, table), parts.starts[run:] - first)
-        together[run, run:] = sums
-        together[run:, run] = sums[: new - run]
+    together = _pairs_together(parts, new)
     # From here on, ordered pairs of different rows that are in one cluster.
     own = parts.sum(np.square(parts.sizes)) - parts.n_rows
     found = rand_index(together - parts.n_rows, own[:new, None], own, parts.n_rows)
     if known is None:
         return found
     return np.block([[known, found[:, new:].T], [found[:, new:], found[:, :new]]])
+
+
+def _pairs_together(parts: Partitions, new: int) -> Float[Floats, "S R"]:
+    """Count the pairs of rows, also of equal ones, that one of the first `new` partitions and any other one join.
+
+    They are sums of squared cells of contingency tables, which are the same for clusters of the same rows.
+    """
+    chosen, same = parts.distinct, parts.same
+    kind = np.float32 if parts.n_rows <= _MAX_EXACT_ROWS else np.float64
+    members: npt.NDArray[Any] = parts.one_hot(chosen).astype(kind, copy=False)
+    ends = np.append(parts.starts, len(same))
+    holds = csr_array((np.ones(len(same), dtype=kind), same, ends), shape=(len(parts.starts), len(chosen)))
+    last = int(same[: ends[new]].max()) + 1  # clusters of the first partitions come first
+    sums = np.zeros((len(parts.starts), last), dtype=kind)  # of each partition with each of them
+    step = max(1, _MAX_CELLS // len(chosen))
+    for start in range(0, last, step):
+        stop = min(start + step, last)
+        cells = members[start:] @ members[start:stop].T
+        np.square(cells, out=cells)
+        sums[:, start:stop] += holds[:, start:] @ cells
+        # The table is symmetric: what is beyond this block is not computed again.
+        sums[:, stop:] += holds[:, start:stop] @ cells[stop - start : last - start].T
+    return (holds[:new, :last] @ sums.T).astype(np.float64)
 
 
 _ALIKE = 0.9  # adjusted Rand index above which two partitions count as alike

@@ -29,8 +29,7 @@ def halves_agreement(geometry: Geometry) -> tuple[Floats, Floats]:
         for half in halves:
             means = cluster_means(half.rows, k_means_from_ward(half, k))
             labels.append(cdist(rows, means, "sqeuclidean").argmin(axis=1))
-    pairs = [rand_indices(np.stack(labels[start : start + 2]))[0, 1] for start in range(0, len(labels), 2)]
-    return np.log(numbers), np.array(pairs)
+    return np.log(numbers), np.diagonal(rand_indices(np.stack(labels)), 1)[::2]
 
 
 def stability_features(curve: tuple[Floats, Floats], parts: Partitions) -> dict[str, Floats]:
