@@ -101,7 +101,12 @@ class SubsampleVote:
         votes = np.stack([self.vote_of(each, here) for each, here in zip(scored, applied, strict=True)])
         winner, logit = count_votes(votes, np.array([each.n_clusters for each in chosen]), self.granularity)
         agreement = np.array([_agreement(own, here[winner]) for own, here in zip(chosen, applied, strict=True)])
-        return VoteResult(scored[winner].space, scored[winner], float(expit(logit)), agreement)
+        # The other subsamples change the score of the choice: those of its alternatives change alike.
+        own = scored[winner]
+        shift = logit - own.logits[own.choose(self.granularity)]
+        single = float(np.mean([each.single_probability for each in scored]))
+        own = replace(own, logits=own.logits + shift, single_probability=single)
+        return VoteResult(own.space, own, float(expit(logit)), agreement)
 
     def apply(self, candidate: Candidate, own: Space, space: Space) -> Candidate | None:
         """Assign the rows of `space` to the clusters of a candidate of `own`; None if clusters get lost."""
