@@ -403,19 +403,17 @@ def out_of_fold(suite: Suite) -> Iterator[Job]:
 def _measure_fold(
     suite: Suite, recipe: Recipe, sets: Sequence[ScoredSet], left_out: set[str], pending: Sequence[Line]
 ) -> Iterator[Line]:
-    assert recipe.candidates is not None  # a judge has them
     folder = suite.run_folder / f"fold-{pending[0]['settings']['fold']}"
     path = folder / "judge.safetensors"
     if not path.exists():
         kept = [one for one in sets if one.kind not in left_out]
-        held_out = min(recipe.candidates.held_out, len(kept) // 2)
+        held_out = min(suite["held_out"], len(kept) // 2)
         model, card = train_on_scored_sets(
-            recipe.model,
+            replace(recipe.model, members=suite["members"]),
             kept[:-held_out],
             kept[-held_out:],
             replace(recipe.train, steps=suite.get("steps") or recipe.train.steps),
             batch_size=recipe.batch_size,
-            max_candidates=recipe.candidates.max_candidates,
             seed=recipe.seed,
             folder=folder,
         )

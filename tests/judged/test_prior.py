@@ -17,7 +17,7 @@ from coterie.judged.prior.geometric import CENTRE_LAYOUTS, LAYOUT_WEIGHTS
 from coterie.judged.prior.shapes import CURVES, FLATS, SOLIDS, thick_curve
 from coterie.judged.prior.tables import KINDS, STYLES, TABLE_KINDS, sample_columns
 from coterie.judged.prior.task import SyntheticTask
-from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.prior.universal import FULL_SIZE, SyntheticPrior
 from coterie.nn.model import TaskSampler
 from coterie.recipes import TASKS
 
@@ -61,7 +61,9 @@ def test_every_task_is_valid(tasks: list[SyntheticTask]) -> None:
 
 def test_sizes_vary(tasks: list[SyntheticTask]) -> None:
     points = torch.tensor([len(task.x) for task in tasks]).double()
-    assert float(points.log().mean()) == pytest.approx((math.log(50) + math.log(250)) / 2, abs=0.08)
+    smaller = points[points < 250]
+    assert len(smaller) / N_TASKS == pytest.approx(1 - FULL_SIZE, abs=0.04)
+    assert float(smaller.log().mean()) == pytest.approx((math.log(50) + math.log(250)) / 2, abs=0.08)
     clusters = Counter(int(task.labels.max()) + 1 for task in tasks)
     assert set(range(2, 11)) <= set(clusters)
     assert max(clusters) >= 20

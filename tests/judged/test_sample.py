@@ -185,7 +185,9 @@ def test_a_choice_that_is_bad_in_another_sample_loses(pairs: Callable[[int], Spa
     extended = judge.extend(scored[0], [applied])
     assert extended.choose() == 0, "each sample prefers its own choice"
     result = vote(judge).vote(scored)
-    assert result.scored is scored[1]
+    assert result.scored is not None
+    assert result.space is scored[1].space
+    assert result.scored.scores.tolist() == [pytest.approx(result.confidence)]
     assert result.confidence == expit((extended.logits[1] + scored[1].logits[0]) / 2)
     assert result.agreement[0] < 0.1
     assert result.agreement[1] == 1.0

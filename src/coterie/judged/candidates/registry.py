@@ -40,6 +40,7 @@ from coterie.judged.space import Floats, Labels, Space
 Effort = Literal["fast", "balanced"]
 EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced")
 MAX_VIEWS: Final[dict[Effort, int]] = {"fast": 2, "balanced": 7}  # views that algorithms run on
+MAX_ON_OTHER_VIEWS: Final = 12  # clusters: with more, other views than the reference add no good candidates
 
 _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
@@ -161,6 +162,8 @@ def _mixture(covariance: str, fast: int, balanced: int, other: int) -> Mapping[E
 _ONCE, _FINE = Runs(), Runs(fine=True)
 _LINEAR = ("standardised", "raw", "factors", "whitened", "unweighted")  # without ranks
 _SCALED = ("standardised", "raw", "ranks", "whitened", "unweighted")  # all columns
+_DIAGONAL_VIEWS = ("standardised", "raw", "ranks", "unweighted")
+_SPECTRAL_VIEWS = ("raw", "ranks", "whitened", "unweighted")
 _MIXED_RUNS = _by_effort(_grid(steps=[8]), OFF, _grid(steps=[25]), OFF)
 _GENIE_ONCE = _grid(gini=[0.3])
 _GENIE_RUNS = _by_effort(
@@ -173,11 +176,12 @@ _HDBSCAN_RUNS = _by_effort(OFF, OFF, _grid(min_size=(5, 12, 30), selection=("eom
 _SPECTRAL_ONCE = _grid(n_neighbours=[10])
 _SPECTRAL_RUNS = _by_effort(_SPECTRAL_ONCE, OFF, _grid(n_neighbours=(8, 20)), _SPECTRAL_ONCE)
 
-# Views: those on which an algorithm generates good candidates that no other has; measured on generated sets.
+# Views and numbers: those with which an algorithm generates good candidates that no other has; measured on generated
+# sets.
 # Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
-    Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _FINE, OFF)),
+    Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF)),
     Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE), seeded=True, other_views=_LINEAR),
     Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12), 30, other_views=_SCALED),
     Algorithm(
@@ -185,16 +189,22 @@ register(
         gaussian_mixture,
         "gaussians",
         _mixture("diagonal", 0, 25, 12),
-        other_views=_SCALED,
+        other_views=_DIAGONAL_VIEWS,
     ),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
     Algorithm("mixed mixture", mixed_mixture, "mixture", _MIXED_RUNS, 20),
-    Algorithm("average linkage", linkage_cuts, "neighbours", _by_effort(OFF, OFF, _grid(method=["average"]), OFF)),
+    Algorithm("average linkage", linkage_cuts, "neighbours", _by_effort(OFF, OFF, _grid(method=["average"]), OFF), 12),
     Algorithm("single linkage", single_linkage, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF), 12),
-    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS, other_views=_LINEAR),
-    Algorithm("divisive tree", divisive_tree, "neighbours", _by_effort(_ONCE, OFF, _FINE, _ONCE), other_views=_LINEAR),
+    Algorithm("Genie linkage", genie, "neighbours", _GENIE_RUNS, 20, other_views=("raw", "whitened")),
+    Algorithm(
+        "divisive tree",
+        divisive_tree,
+        "neighbours",
+        _by_effort(_ONCE, OFF, _ONCE, _ONCE),
+        other_views=("raw", "factors", "whitened"),
+    ),
     Algorithm("HDBSCAN", hdbscan, "neighbours", _HDBSCAN_RUNS),
-    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True, other_views=_SCALED),
+    Algorithm("spectral", spectral, "neighbours", _SPECTRAL_RUNS, 30, seeded=True, other_views=_SPECTRAL_VIEWS),
     Algorithm("density peaks", density_peaks, "neighbours", _by_effort(OFF, OFF, _ONCE, OFF)),
     Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF)),
 )
@@ -247,7 +257,7 @@ def generate_candidates(
         found = []
         for algorithm in ALGORITHMS.values():
             runs = algorithm.runs_on(view, effort, is_reference=position == 0)
-            largest = algorithm.max_clusters or max_clusters
+            largest = min(algorithm.max_clusters or max_clusters, max_clusters if position == 0 else MAX_ON_OTHER_VIEWS)
             ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
             for settings in runs.settings:
                 if on_stage is not None:
