@@ -23,7 +23,7 @@ from coterie.recipes import TASKS
 
 SHAPES_AND_TABLES = {"geometric": 0.5, "table": 0.5}
 SMALL = SyntheticPrior(min_points=50, max_points=250, weights=SHAPES_AND_TABLES, decorated=0.0)
-N_TASKS = 350
+N_TASKS = 500
 
 
 def seeded(seed: int = 0) -> Generator:

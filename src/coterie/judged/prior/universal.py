@@ -181,7 +181,8 @@ def _sample_style(style: str, prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
 
 def _structureless(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
     # Chance looks most like clusters in few rows.
-    n_points = prior.sample_n_points(rng, SMALL_NULL if rng.bernoulli(0.4) and prior.min_points < SMALL_NULL else None)
+    small = rng.bernoulli(0.4) and prior.min_points < SMALL_NULL
+    n_points = prior.sample_n_points(rng, min(SMALL_NULL, prior.max_points) if small else None)
     n_features = 1 if rng.bernoulli(0.03) else prior.sample_n_features(rng, 2, 20)
     kinds = (
         STRUCTURELESS.keys() & HELD_OUT_STRUCTURELESS
