@@ -385,8 +385,8 @@ def _without(one: ScoredSet, column: int) -> ScoredSet:
 def out_of_fold(suite: Suite) -> Iterator[Job]:
     """Derive one job per fold of the labelled tables: a judge that was trained on none of them clusters them.
 
-    Judges are trained as the recipe says, on the scored sets of a run of it without those made from tables of the fold.
-    Tables in the same list of ``related`` are in one fold.
+    Judges start from random weights, since earlier ones know the tables, and are trained on the scored sets of a run of
+    the recipe without those made from tables of the fold. Tables in the same list of ``related`` are in one fold.
     """
     recipe, sets = _read_run(suite)
     names = [(group, name) for group in suite["groups"] for name in reference_set_names(group, [])]
@@ -412,7 +412,7 @@ def _measure_fold(
             replace(recipe.model, members=suite["members"]),
             kept[:-held_out],
             kept[-held_out:],
-            replace(recipe.train, steps=suite.get("steps") or recipe.train.steps),
+            replace(recipe.train, steps=suite["steps"], learning_rate=suite["learning_rate"]),
             batch_size=recipe.batch_size,
             seed=recipe.seed,
             folder=folder,

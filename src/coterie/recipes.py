@@ -183,10 +183,10 @@ def _train_on_tasks(recipe: Recipe, folder: Path, callback: Callback | None) -> 
 
 def _train_on_candidates(recipe: Recipe, folder: Path, callback: Callback | None) -> tuple[JudgeModel, dict[str, Any]]:
     """Train a judge; return it with its part of the card."""
-    if not isinstance(recipe.tasks, SyntheticPrior) or recipe.candidates is None or recipe.start is not None:
-        raise ConfigError('A judge is trained on [tasks] of kind = "universal", without start weights.')
+    if not isinstance(recipe.tasks, SyntheticPrior) or recipe.candidates is None:
+        raise ConfigError('A judge is trained on [tasks] of kind = "universal".')
     open_run(folder, _run_settings(recipe))
-    return train_judge(
+    model, card = train_judge(
         recipe.model,
         recipe.tasks,
         recipe.candidates,
@@ -194,8 +194,10 @@ def _train_on_candidates(recipe: Recipe, folder: Path, callback: Callback | None
         batch_size=recipe.batch_size,
         seed=recipe.seed,
         folder=folder,
+        start=recipe.start,
         callback=callback,
     )
+    return model, card | {"start": None if recipe.start is None else str(recipe.start)}
 
 
 def evaluate_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """Training of a judge: scored candidates, calibration, and a recipe from start to end."""
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,12 +13,17 @@ from torch import Generator, Tensor, nn
 
 from coterie import Coterie
 from coterie.checkpoint import load_checkpoint
+from coterie.config import from_dict
 from coterie.errors import ConfigError
 from coterie.judged import training
 from coterie.judged.features.table import column_names
+from coterie.judged.judge import Judge, JudgeConfig
 from coterie.judged.network import JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
+from coterie.judged.training import copy_weights
+from coterie.nn.model import build
+from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import parse_recipe, run_recipe
 
 TINY = SyntheticPrior(min_points=40, max_points=50, max_features=3, max_clusters=3)
@@ -190,8 +196,29 @@ def test_the_former_section_of_a_judge_is_still_read() -> None:
     assert parse_recipe(former) == parse_recipe(TOY)
 
 
-@pytest.mark.parametrize("changes", [{"tasks": {"kind": "gaussians", "max_points": 12}}, {"start": "judge-v2"}])
-def test_a_judge_is_trained_on_synthetic_sets_without_start_weights(changes: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='kind = "universal", without start weights'):
-        run_recipe(parse_recipe(TOY | changes), tmp_path / "run")
+def test_a_judge_is_trained_on_synthetic_sets(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='kind = "universal"'):
+        run_recipe(parse_recipe(TOY | {"tasks": {"kind": "gaussians", "max_points": 12}}), tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_training_starts_from_the_columns_that_an_earlier_judge_read() -> None:
+    _, card = load_pretrained("judge-v3")
+    config = replace(from_dict(JudgeConfig, card["model"]), n_columns=len(column_names()))
+    model = build(JudgeModel, config, Generator().manual_seed(0))
+    model.fit_normalisation(torch.rand((50, config.n_columns)))
+    copy_weights(model, "judge-v3")
+    judge = Judge.read("judge-v3")
+    neutral = dict(zip(judge.columns, judge.network.centre.tolist(), strict=True))
+    table = np.random.default_rng(0).normal(size=(7, config.n_columns)).astype(np.float32)
+    columns = dict(zip(column_names(), table.T, strict=True))
+    theirs = np.stack([columns.get(name, np.full(7, value)) for name, value in neutral.items()], axis=1)
+    with torch.no_grad():
+        logits, single = model(torch.from_numpy(table).unsqueeze(0))
+    expected, expected_single = judge.network(theirs.astype(np.float32))
+    unread = [name for name in judge.columns if name not in columns]
+    assert len(unread) < 3, "features that are no longer computed"
+    np.testing.assert_allclose(logits[0], expected, rtol=1e-4, atol=1e-4)
+    assert float(single[0]) == pytest.approx(expected_single, abs=1e-4)
+    with pytest.raises(ConfigError, match="another size"):
+        copy_weights(build(JudgeModel, replace(config, depth=1), Generator().manual_seed(0)), "judge-v3")

@@ -149,7 +149,7 @@ class Coterie(BaseClusterer):
         column_weights: Mapping[str, float] | None = None,
         keep_ids: bool = False,
         n_jobs: int | None = None,
-        weights: str | Path = "judge-v3",
+        weights: str | Path = "judge-v4",
         noise: bool = False,
         random_state: Any = None,
         verbose: bool = False,

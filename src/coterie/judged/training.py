@@ -24,6 +24,7 @@ from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Effort, generate_candidates
 from coterie.judged.features.table import CandidateFeatures, column_names
+from coterie.judged.judge import Judge
 from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.preparation import Preparation
 from coterie.judged.prior.task import SyntheticTask
@@ -46,6 +47,7 @@ NUMBER_COST = 0.3  # logits that each doubling of the number of clusters costs: 
 CLEAR_SCORE = 0.3  # adjusted Rand index of the best candidate from which a set counts as having clusters
 FALSE_SINGLES = 0.02  # fraction of sets with clusters that may be taken for one cluster
 _STRIDE = 1_000_003
+_LOSSES = {"column_dropout": 0.0, "regret_weight": 0.0, "number_weight": 0.0, "single_weight": 0.0, "choice_scale": 0.0}
 _TENSORS = ("columns", "score", "n_clusters", "truth")  # of each set in a file
 _CONSTRAINTS: Mapping[str, Constraints] = {
     "sets": Integer(1),
@@ -92,9 +94,10 @@ def train_judge(
     batch_size: int,
     seed: int,
     folder: Path,
+    start: str | Path | None = None,
     callback: Callback | None = None,
 ) -> tuple[JudgeModel, dict[str, Any]]:
-    """Build scored sets in the folder, train a judge on them and calibrate it.
+    """Build scored sets in the folder, train a judge on them and calibrate it; `start` as in ``copy_weights``.
 
     Return the judge, and what its card says about features, calibration and held-out evaluation.
     """
@@ -108,6 +111,7 @@ def train_judge(
         max_candidates=candidates.max_candidates,
         seed=seed,
         folder=folder,
+        start=start,
         callback=callback,
     )
 
@@ -122,6 +126,7 @@ def train_on_scored_sets(
     max_candidates: int = MAX_CANDIDATES,
     seed: int,
     folder: Path,
+    start: str | Path | None = None,
     callback: Callback | None = None,
 ) -> tuple[JudgeModel, dict[str, Any]]:
     """Train a judge on scored sets, calibrate it on others, and return what ``train_judge`` does.
@@ -131,6 +136,8 @@ def train_on_scored_sets(
     generator = Generator().manual_seed(seed)
     model = build(JudgeModel, config, generator)
     model.fit_normalisation(torch.cat([one.columns for one in training]))
+    if start is not None:
+        copy_weights(model, start)
     batches = candidate_batches(training, batch_size=batch_size, max_candidates=max_candidates, generator=generator)
     train(
         model,
@@ -147,6 +154,28 @@ def train_on_scored_sets(
         "calibration": fit_calibration(model, held_out),
         "evaluation": evaluate_choices(model, held_out),
     }
+
+
+def copy_weights(model: JudgeModel, start: str | Path) -> None:
+    """Copy the weights of another judge of the same size: shipped ones by name, or those of a file.
+
+    Columns are matched by name; those that it did not read have no effect at first.
+    """
+    judge = Judge.read(start)
+    if replace(judge.network.config, n_columns=model.config.n_columns, **_LOSSES) != replace(model.config, **_LOSSES):
+        raise ConfigError(f"start = {str(start)!r} is of another size than the recipe's [model]. Change one of them.")
+    positions = {name: position for position, name in enumerate(column_names())}
+    theirs = [index for index, name in enumerate(judge.columns) if name in positions]
+    ours = [positions[judge.columns[index]] for index in theirs]
+    state = model.state_dict()
+    for name, weight in to_tensors(dict(judge.network.weights)).items():
+        if name in {"centre", "spread"}:
+            state[name][ours] = weight[theirs]
+        elif name.endswith("embed.0.weight"):
+            state[name].zero_()
+            state[name][:, ours] = weight[:, theirs]
+        else:
+            state[name].copy_(weight)
 
 
 def make_scored_sets(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, folder: Path) -> list[ScoredSet]:
