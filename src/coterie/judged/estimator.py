@@ -456,7 +456,7 @@ class Coterie(BaseClusterer):
     def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
         if self.n_clusters is None:  # how version 0.1 wrote "auto"
             self.n_clusters = "auto"
-        if self.effort == "thorough":  # versions before 0.3
+        if self.effort == "thorough":  # version 0.1
             self.effort = "balanced"
         self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
