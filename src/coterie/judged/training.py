@@ -47,7 +47,6 @@ NUMBER_COST = 0.3  # logits that each doubling of the number of clusters costs: 
 CLEAR_SCORE = 0.3  # adjusted Rand index of the best candidate from which a set counts as having clusters
 FALSE_SINGLES = 0.02  # fraction of sets with clusters that may be taken for one cluster
 _STRIDE = 1_000_003
-_LOSSES = {"column_dropout": 0.0, "regret_weight": 0.0, "number_weight": 0.0, "single_weight": 0.0, "choice_scale": 0.0}
 _TENSORS = ("columns", "score", "n_clusters", "truth")  # of each set in a file
 _CONSTRAINTS: Mapping[str, Constraints] = {
     "sets": Integer(1),
@@ -162,7 +161,8 @@ def copy_weights(model: JudgeModel, start: str | Path) -> None:
     Columns are matched by name; those that it did not read have no effect at first.
     """
     judge = Judge.read(start)
-    if replace(judge.network.config, n_columns=model.config.n_columns, **_LOSSES) != replace(model.config, **_LOSSES):
+    sizes = [(each.width, each.heads, each.depth, each.members) for each in (judge.network.config, model.config)]
+    if sizes[0] != sizes[1]:
         raise ConfigError(f"start = {str(start)!r} is of another size than the recipe's [model]. Change one of them.")
     positions = {name: position for position, name in enumerate(column_names())}
     theirs = [index for index, name in enumerate(judge.columns) if name in positions]
