@@ -57,7 +57,7 @@ class Coterie(BaseClusterer):
 
     Classical algorithms partition the rows into many numbers of clusters. A network, the judge, predicts how close each
     of these candidates is to the true clusters; it was trained on synthetic tables whose clusters are known. The best
-    candidate is chosen and refined, and the prediction is its confidence.
+    candidate is chosen, and the prediction is its confidence.
 
     Parameters
     ----------

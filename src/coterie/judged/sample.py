@@ -20,7 +20,7 @@ from coterie.judged.views import View
 SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500}  # rows of a subsample
 MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 3}  # subsamples of a table with enough rows
 POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
-REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 2}
+REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 0}  # judge-v4 chooses no better with any
 
 OnStage = Callable[[str], None]
 
