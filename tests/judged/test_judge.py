@@ -17,6 +17,7 @@ from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures
 from coterie.judged.judge import Judge, JudgeConfig, JudgeNetwork, Refinement, ScoredCandidates
 from coterie.judged.network import JudgedBatch, JudgeModel
+from coterie.judged.sample import REFINEMENT_ROUNDS
 from coterie.judged.space import Space
 from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.training.loop import TrainConfig, train
@@ -236,6 +237,7 @@ def test_notes_say_that_the_candidate_was_refined(
     x, _, wrong = cut_in_two
     monkeypatch.setattr("coterie.judged.sample.generate_candidates", lambda *_, **__: [wrong])
     monkeypatch.setattr("coterie.judged.estimator.Judge.load", lambda _: judge_by("silhouette"))
+    monkeypatch.setitem(REFINEMENT_ROUNDS, "balanced", 1)
     model = Coterie(random_state=0).fit(x)
     assert model.n_clusters_ == 4
     assert model.chosen_ is not None
