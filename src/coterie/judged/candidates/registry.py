@@ -177,7 +177,7 @@ _SPECTRAL_ONCE = _grid(n_neighbours=[10])
 _SPECTRAL_RUNS = _by_effort(_SPECTRAL_ONCE, OFF, _grid(n_neighbours=(8, 20)), _SPECTRAL_ONCE)
 
 # Views and numbers: those with which an algorithm generates good candidates that no other has; measured on generated
-# sets.
+# sets, and on benchmark shapes and tables (docs/decisions/0034).
 # Limits: mixtures have many parameters; clusters of equal shape are most often the few classes of a table; single
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
