@@ -52,8 +52,7 @@ def normal(n: int, d: int, seed: int) -> Floats:
 @pytest.mark.parametrize(
     ("find", "make"),
     [
-        (partial(kmeans.k_means, seed=1), blobs),
-        (partial(kmeans.k_means, seed=1, random_starts=True), blobs),
+        (kmeans.k_means, blobs),
         (single_linkage, rings),
         (partial(genie, gini=0.5), rings),
         (divisive_tree, blobs),

@@ -37,10 +37,10 @@ def follow(target: Integers) -> Integers:
     return target
 
 
-def k_means(geometry: Geometry, ks: Sequence[int], *, seed: int, random_starts: bool = False) -> Iterator[Labels]:
-    """Run k-means from Ward's clusters, or from k-means++ with the seed."""
+def k_means(geometry: Geometry, ks: Sequence[int]) -> Iterator[Labels]:
+    """Run k-means from Ward's clusters."""
     for k in ks:
-        yield _k_means_from_random(geometry.rows, k, seed) if random_starts else k_means_from_ward(geometry, k)
+        yield k_means_from_ward(geometry, k)
 
 
 def gaussian_mixture(geometry: Geometry, ks: Sequence[int], *, covariance: Covariance, steps: int) -> Iterator[Labels]:
@@ -74,12 +74,6 @@ def cluster_means(x: Floats, labels: Labels) -> Floats:
     _, inverse, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     means: Floats = (np.eye(len(sizes))[inverse].T @ x) / sizes[:, None]
     return means
-
-
-def _k_means_from_random(x: Floats, k: int, seed: int) -> Labels:
-    from sklearn.cluster import kmeans_plusplus  # noqa: PLC0415  (slow to import, and no candidate starts so by default)
-
-    return _run_k_means(x, kmeans_plusplus(x, k, random_state=seed)[0])
 
 
 def _run_k_means(x: Floats, means: Floats) -> Labels:

@@ -182,7 +182,7 @@ _SPECTRAL_RUNS = _by_effort(_SPECTRAL_ONCE, OFF, _grid(n_neighbours=(8, 20)), _S
 # linkage into many clusters only separates single rows; spectral clustering needs an eigenvector per cluster.
 register(
     Algorithm("Ward linkage", linkage_cuts, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF)),
-    Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE), seeded=True, other_views=_LINEAR),
+    Algorithm("k-means", k_means, "centres", _by_effort(_ONCE, _ONCE, _FINE, _ONCE), other_views=_LINEAR),
     Algorithm("Gaussian mixture", gaussian_mixture, "gaussians", _mixture("full", 8, 25, 12), 30, other_views=_SCALED),
     Algorithm(
         "Gaussian mixture, diagonal",
