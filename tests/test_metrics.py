@@ -5,10 +5,16 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import silhouette_score
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, silhouette_samples, silhouette_score
 
 from coterie import metrics
-from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information, silhouettes
+from coterie.metrics import (
+    adjusted_rand_index,
+    matched_accuracy,
+    normalized_mutual_information,
+    row_silhouettes,
+    silhouettes,
+)
 
 
 def rows(count: int, features: int = 3, seed: int = 0) -> npt.NDArray[np.float64]:
@@ -26,6 +32,23 @@ def test_silhouettes_equal_those_of_scikit_learn(seed: int, count: int, clusters
     x = rows(count, seed=seed)
     labels = np.random.default_rng(seed + 1).integers(clusters, size=(runs, count))
     np.testing.assert_allclose(silhouettes(x, labels), [expected(x, run) for run in labels], atol=1e-5)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 60), st.integers(1, 8), st.integers(1, 8))
+def test_agreement_equals_that_of_scikit_learn(seed: int, count: int, classes: int, clusters: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth, labels = rng.integers(classes, size=count), rng.integers(clusters, size=count)
+    assert adjusted_rand_index(truth, labels) == pytest.approx(adjusted_rand_score(truth, labels), abs=1e-12)
+    for mean in ("arithmetic", "geometric"):
+        found = normalized_mutual_information(truth, labels, mean=mean)
+        assert found == pytest.approx(normalized_mutual_info_score(truth, labels, average_method=mean), abs=1e-9)
+
+
+@pytest.mark.parametrize("cells", [1, 500, 1 << 22])
+def test_silhouettes_of_rows_equal_those_of_scikit_learn(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, labels = rows(60), np.random.default_rng(1).integers(4, size=60)
+    monkeypatch.setattr(metrics, "_CHUNK_CELLS", cells)
+    np.testing.assert_allclose(row_silhouettes(x, labels), silhouette_samples(x, labels), atol=1e-9)
 
 
 @pytest.mark.parametrize("cells", [1, 100, 1000, 7000])

@@ -426,6 +426,19 @@ def test_clustering_loads_neither_pandas_nor_what_only_reports_need() -> None:
     assert done.stderr.strip() == "[0, [], True, True]"
 
 
+def test_scipy_stats_is_imported_once_it_is_asked_for() -> None:
+    script = (
+        "import sys; from coterie.cli import _quick_import\n"
+        "with _quick_import('nothing'):\n"
+        "    import scipy.stats as postponed\n"
+        "    from scipy.stats import rankdata\n"
+        "import scipy.stats\n"
+        "sys.exit(str([rankdata([3, 1, 2]).tolist(), postponed.rankdata is scipy.stats.rankdata is rankdata]))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.stderr.strip() == "[[3.0, 1.0, 2.0], True]"
+
+
 def test_module_reads_from_a_pipe() -> None:
     process = _start("cluster", "-", "-k", "2", "-o", "-", stdin=subprocess.PIPE)
     out, err = process.communicate(people().encode())

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import MISSING, fields
+from importlib import import_module
+from types import ModuleType
 from typing import Annotated, Any, get_type_hints
 
 import typer
@@ -106,25 +108,38 @@ def _command(name: str, request: type[Any], parameters: list[inspect.Parameter])
     return command
 
 
+class _Postponed(ModuleType):
+    """Stands in for a module, which is imported only if something in it is asked for."""
+
+    def __getattr__(self, name: str) -> Any:
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(import_module(self.__name__), name)
+
+
 @contextmanager
 def _quick_import(module: str) -> Iterator[None]:
-    """Let the first import of a module be quicker, by a quarter: without garbage collection, and without pandas.
+    """Let the first import of a module be quicker, by half: without garbage collection, pandas and ``scipy.stats``.
 
     Modules stay, so searching them for garbage is in vain. scikit-learn imports pandas wherever it is installed, but
-    uses it for data frames only, and the commands have none. What does need pandas imports it afterwards, as usual.
+    uses it for data frames only, and the commands have none. It also imports ``scipy.stats``, which takes as long as a
+    small fit, for functions that are rarely called. What does need either of them imports it afterwards, as usual.
     """
     if module in sys.modules:
         yield
         return
-    collects, hides = gc.isenabled(), "pandas" not in sys.modules
+    collects = gc.isenabled()
     gc.disable()
-    if hides:
-        sys.modules["pandas"] = None  # type: ignore[assignment]  # so that importing it fails as if it were missing
+    # None lets an import fail as if the module were missing.
+    hidden: dict[str, Any] = {"pandas": None, "scipy.stats": _Postponed("scipy.stats")}
+    hidden = {name: instead for name, instead in hidden.items() if name not in sys.modules}
+    sys.modules.update(hidden)
     try:
         yield
     finally:
-        if hides:
-            del sys.modules["pandas"]
+        for name, instead in hidden.items():
+            if name in sys.modules and sys.modules[name] is instead:
+                del sys.modules[name]
         if collects:
             gc.freeze()  # later collections leave out what was imported
             gc.enable()

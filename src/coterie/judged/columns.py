@@ -11,7 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
 from scipy.special import ndtri
-from scipy.stats import rankdata
+
+from coterie.ops.ranks import rank_values
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -111,7 +112,7 @@ def prediction_weights(z: Float[Floats, "N D"], columns: Columns, discrete: Bool
     scores = z - z.mean(axis=0)
     continuous = ~discrete[columns.group] & (scores.std(axis=0) > 0.0)
     if continuous.any():
-        scores[:, continuous] = ndtri((rankdata(z[:, continuous], axis=0) - 0.5) / len(z))
+        scores[:, continuous] = ndtri((rank_values(z[:, continuous]) - 0.5) / len(z))
     squares = scores[:, continuous] ** 2
     design = np.hstack([scores, (squares - squares.mean(axis=0)) / np.sqrt(2.0)])
     covariance = design.T @ design / len(z)

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 from scipy.special import gammaincinv
-from scipy.stats import ks_2samp, qmc
+
+from coterie.ops.ranks import halton_points
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.intp]
@@ -69,7 +70,7 @@ class NoiseModel:
         kept = (kept - lower) / (upper - lower)
         tree = cKDTree(kept)
         inside = kept[((kept >= 0.0) & (kept <= 1.0)).all(axis=1)]
-        probes = qmc.Halton(len(columns), scramble=False).random(_PROBES + 1)[1:]  # the first is a corner
+        probes = halton_points(_PROBES + 1, len(columns))[1:]  # the first is a corner
         found, visible = _volumes(tree, inside), _volumes(tree, probes)
         density = _estimate_density(found, visible)
         if density is None or not _SHARES[0] <= density / len(kept) <= _SHARES[1]:
@@ -153,7 +154,9 @@ def _is_background(rows: Floats, found: Floats, probes: Floats, visible: Floats)
 
 def _difference(first: Floats, second: Floats) -> float:
     """Return the Kolmogorov-Smirnov statistic of two samples."""
-    return float(ks_2samp(first, second, method="asymp").statistic)
+    values = np.concatenate([first, second])
+    shares = [np.searchsorted(np.sort(each), values, side="right") / len(each) for each in (first, second)]
+    return float(np.abs(shares[0] - shares[1]).max())
 
 
 def _best_volume(found: Floats, visible: Floats, density: float) -> float:

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float
 from scipy.special import ndtri
-from scipy.stats import yeojohnson
 
 from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, prediction_weights
 from coterie.tables.encoder import NumberSummary, summarise
@@ -190,6 +189,8 @@ def _exceed(z: Floats, skewness: float, kurtosis: float) -> Bool[Flags, " D"]:
 
 def _power_view(x: Floats, standardised: View, heavy: Flags) -> View:
     """Return the standardised view after Yeo and Johnson's transformation of the heavy-tailed features."""
+    from scipy.stats import yeojohnson  # noqa: PLC0415  (slow to import, and for heavy-tailed columns only)
+
     wide = replace(standardised, limit=np.where(heavy, _WIDE_CLIP, _CLIP))
     z = wide.transform(x)
     count = min(_MAX_KNOTS, len(x))

@@ -1,9 +1,11 @@
 """The map: two-dimensional positions of rows and prototypes."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.extmath import randomized_svd
 
 from coterie.base import BaseClusterer, FitDescription
 from coterie.report.data import OUTLIER, SEED, ClusteringData, sample_rows
@@ -20,6 +22,8 @@ WIDTH, HEIGHT = 1000.0, 620.0
 _GRID = (280, 174)
 _MARGIN = 0.05
 _LOADINGS = 3
+_EXACT_SIDE = 500  # tables with more rows or columns have approximate principal axes,
+_EXACT_COLUMNS = 1_000  # unless they are that narrow, and ten times as long
 
 
 @dataclass(frozen=True)
@@ -146,12 +150,10 @@ def _project_principal(data: ClusteringData, rows: NDArray[np.int64]) -> _Projec
             explanation=f"All {data.noun}s are equal, so all points coincide.",
             same_scale=False,
         )
-    from sklearn.decomposition import PCA  # noqa: PLC0415  (slow to import, and not for all maps)
-
-    pca = PCA(n_components=2, random_state=SEED).fit(together)
-    projected = pca.transform(together)
-    titles = [_component_title(data, pca.components_[i], pca.explained_variance_ratio_[i], i + 1) for i in (0, 1)]
-    explained = float(pca.explained_variance_ratio_.sum())
+    axes, ratios = _principal_axes(together)
+    projected = (together - together.mean(axis=0)) @ axes.T
+    titles = [_component_title(data, axes[i], ratios[i], i + 1) for i in (0, 1)]
+    explained = float(ratios.sum())
     caution = "clusters that overlap here may be separate in other dimensions"
     if explained > 0.95:
         caution = "the map shows nearly everything"
@@ -163,6 +165,23 @@ def _project_principal(data: ClusteringData, rows: NDArray[np.int64]) -> _Projec
         f"They explain {format_percent(explained)} of the variance, so {caution}.",
         same_scale=True,
     )
+
+
+def _principal_axes(x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the first two principal axes (2, D), the largest entry of each positive, and their shares of the variance.
+
+    They are those of ``sklearn.decomposition.PCA``, which is slow to import.
+    """
+    centred = x - x.mean(axis=0)
+    rows, columns = x.shape
+    if max(rows, columns) <= _EXACT_SIDE or (columns <= _EXACT_COLUMNS and rows >= 10 * columns):
+        squares, vectors = np.linalg.eigh(centred.T @ centred)
+        squares, axes = squares[:-3:-1], vectors.T[:-3:-1]
+    else:
+        _, singular, axes = randomized_svd(centred, 2, random_state=SEED, flip_sign=False)
+        squares = singular**2
+    axes = axes * np.sign(np.take_along_axis(axes, np.abs(axes).argmax(axis=1)[:, None], axis=1))
+    return axes, np.maximum(squares, 0.0) / (centred**2).sum()
 
 
 def _component_title(data: ClusteringData, loadings: NDArray[np.float64], explained: float, number: int) -> str:

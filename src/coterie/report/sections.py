@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import silhouette_samples
 
 from coterie.base import FitDescription
+from coterie.metrics import row_silhouettes
 from coterie.report.data import OUTLIER, ClusteringData, format_cell, format_mean, sample_rows
 from coterie.report.formatting import Colour, format_number, plural, shorten
 from coterie.report.images import image_png
@@ -76,7 +76,7 @@ def measure_silhouettes(data: ClusteringData) -> Silhouettes | None:
     present = np.unique(labels)
     if not 2 <= len(present) < len(rows):
         return None
-    scores = np.asarray(silhouette_samples(data.encoded[rows], labels), dtype=np.float64)
+    scores = row_silhouettes(data.encoded[rows], labels)
     low = min(-0.1, float(np.floor(10 * scores.min()) / 10))
     gap = 0.12 / len(present)
     scale = 100 / (len(rows) * (1 + gap * (len(present) - 1)))
