@@ -59,14 +59,10 @@ def k_means_from_ward(geometry: Geometry, k: int) -> Labels:
 
     def compute() -> Labels:
         (start,) = linkage_cuts(geometry, [k])
-        return improve_by_k_means(geometry.rows, start)
+        k_means = geometry.cached("k-means of the rows", lambda: KMeans(geometry.rows))
+        return k_means.improve(start)
 
     return geometry.cached(("k-means", k), compute)
-
-
-def improve_by_k_means(x: Floats, start: Labels) -> Labels:
-    """Run k-means from the cluster means of a partition."""
-    return _run_k_means(x, cluster_means(x, start))
 
 
 def cluster_means(x: Floats, labels: Labels) -> Floats:
@@ -76,22 +72,35 @@ def cluster_means(x: Floats, labels: Labels) -> Floats:
     return means
 
 
-def _run_k_means(x: Floats, means: Floats) -> Labels:
-    """Run Lloyd's algorithm from some means (K, D); a cluster that loses all rows keeps its mean."""
-    extended = np.column_stack((x, np.ones(len(x))))
-    columns = np.ascontiguousarray(extended.T)
-    enough = _TOLERANCE * float(x.var(axis=0).mean())
-    for _ in range(_MAX_ITERATIONS):
-        nearest = _nearest_mean(columns, means)
-        sums = nearest.astype(np.float64) @ extended
-        sizes = sums[:, -1:]
-        moved = np.where(sizes > 0, sums[:, :-1] / np.maximum(sizes, 1.0), means)
-        shift = float(np.square(moved - means).sum())
-        means = moved
-        if shift <= enough:
-            break
-    labels: Labels = (nearest if shift == 0.0 else _nearest_mean(columns, means)).argmax(axis=0)
-    return labels
+@final
+class KMeans:
+    """Lloyd's algorithm on some rows (N, D), for any number of starts."""
+
+    def __init__(self, x: Floats) -> None:
+        self.x = x
+        self.extended = np.column_stack((x, np.ones(len(x))))
+        self.columns = np.ascontiguousarray(self.extended.T)
+        self.enough = _TOLERANCE * float(x.var(axis=0).mean())
+
+    def improve(self, start: Labels) -> Labels:
+        """Run from the cluster means of a partition; a cluster that loses all rows keeps its mean."""
+        means = cluster_means(self.x, start)
+        for _ in range(_MAX_ITERATIONS):
+            nearest = _nearest_mean(self.columns, means)
+            sums = nearest.astype(np.float64) @ self.extended
+            sizes = sums[:, -1:]
+            moved = np.where(sizes > 0, sums[:, :-1] / np.maximum(sizes, 1.0), means)
+            shift = float(np.square(moved - means).sum())
+            means = moved
+            if shift <= self.enough:
+                break
+        labels: Labels = (nearest if shift == 0.0 else _nearest_mean(self.columns, means)).argmax(axis=0)
+        return labels
+
+
+def improve_by_k_means(x: Floats, start: Labels) -> Labels:
+    """Run k-means from the cluster means of a partition."""
+    return KMeans(x).improve(start)
 
 
 def _nearest_mean(columns: Floats, means: Floats) -> npt.NDArray[np.bool_]:

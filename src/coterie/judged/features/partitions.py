@@ -210,6 +210,7 @@ def rand_index(both: Floats, first: Floats, second: Floats | float, rows: int) -
 
 
 _MAX_CELLS = 1 << 21  # of a table in memory at once
+_MAX_STEP = 256  # clusters of a block: narrow ones leave out more of what is symmetric, very narrow ones are slow
 _MAX_EXACT_ROWS = 1 << 12  # up to that many, the number of pairs of rows is exact in single precision
 
 
@@ -239,7 +240,7 @@ def _pairs_together(parts: Partitions, new: int) -> Float[Floats, "S R"]:
     holds = csr_array((np.ones(len(same), dtype=kind), same, ends), shape=(len(parts.starts), len(chosen)))
     last = int(same[: ends[new]].max()) + 1  # clusters of the first partitions come first
     sums = np.zeros((len(parts.starts), last), dtype=kind)  # of each partition with each of them
-    step = max(1, _MAX_CELLS // len(chosen))
+    step = max(1, min(_MAX_STEP, _MAX_CELLS // len(chosen)))
     for start in range(0, last, step):
         stop = min(start + step, last)
         cells = members[start:] @ members[start:stop].T
