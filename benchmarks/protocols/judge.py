@@ -39,7 +39,7 @@ from coterie.judged.features.measures import (
 )
 from coterie.judged.features.partitions import AGREEMENTS, Partitions
 from coterie.judged.features.table import FEATURES, STEPS, column_names, dataset_features, rank_columns
-from coterie.judged.judge import Judge, Refinement
+from coterie.judged.judge import Judge
 from coterie.judged.network import NORMALISATION_CANDIDATES, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
@@ -112,39 +112,27 @@ def _calibrate(suite: Suite, number: int, pending: Sequence[Line]) -> Iterator[L
 
 
 def sample_size(suite: Suite) -> Iterator[Job]:
-    """Derive one job per set and sample size: agreement of all rows, without and with refinement."""
+    """Derive one job per set and sample size: agreement of all rows."""
     for number in range(suite["sets"]):
         for rows in suite["rows"]:
-            lines = [
-                _line(
-                    suite,
-                    number,
-                    f"{rows} rows{', refined' if rounds else ''}",
-                    {"effort": suite["effort"], "judge": suite["judge"], "rows": rows, "rounds": rounds},
-                    n=suite["points"],
-                )
-                for rounds in suite["rounds"]
-            ]
+            settings = {"effort": suite["effort"], "judge": suite["judge"], "rows": rows, "rounds": 0}
+            lines = [_line(suite, number, f"{rows} rows", settings, n=suite["points"])]
             yield Job(lines, partial(_measure_sample_size, suite, number, rows))
 
 
 def _measure_sample_size(suite: Suite, number: int, rows: int, pending: Sequence[Line]) -> Iterator[Line]:
-    points, most = suite["points"], suite["max_clusters"]
+    points = suite["points"]
     task = SyntheticPrior(min_points=points, max_points=points).sample_task(_generator(suite, number))
     x = task.x.double().numpy()
     sample = x[subsample_indices(len(x), rows, number)]
     began = time.process_time()
-    candidates = generate_candidates(sample, effort=suite["effort"], max_clusters=most, seed=number)
-    before = time.process_time() - began
-    for blank in pending:
-        refinement = Refinement(blank["settings"]["rounds"], 0.0, most, keep_number=False)
-        began = time.process_time()
-        scored = Judge.load(suite["judge"]).score(sample, candidates, refinement)
-        seconds = before + time.process_time() - began
-        chosen = scored.candidates[scored.choose()]
-        ari = round(_agreement_of_all(task, sample, chosen), 6)
-        metrics = {"ari": ari, "n_clusters": chosen.n_clusters, "changed": int(chosen.refined)}
-        yield blank | {"k": _true_k(task), "d": x.shape[1], "metrics": metrics, "seconds": round(seconds, 3)}
+    candidates = generate_candidates(sample, effort=suite["effort"], max_clusters=suite["max_clusters"], seed=number)
+    scored = Judge.load(suite["judge"]).score(sample, candidates)
+    seconds = time.process_time() - began
+    chosen = scored.candidates[scored.choose()]
+    metrics = {"ari": round(_agreement_of_all(task, sample, chosen), 6), "n_clusters": chosen.n_clusters}
+    found = {"k": _true_k(task), "d": x.shape[1], "metrics": metrics, "seconds": round(seconds, 3)}
+    yield pending[0] | found
 
 
 def votes(suite: Suite) -> Iterator[Job]:
@@ -385,8 +373,8 @@ def _without(one: ScoredSet, column: int) -> ScoredSet:
 def out_of_fold(suite: Suite) -> Iterator[Job]:
     """Derive one job per fold of the labelled tables: a judge that was trained on none of them clusters them.
 
-    Judges start from random weights, since earlier ones know the tables, and are trained on the scored sets of a run of
-    the recipe without those made from tables of the fold. Tables in the same list of ``related`` are in one fold.
+    Judges start from weights that know none of the tables, and are trained on the scored sets of a run of the recipe
+    without those made from tables of the fold. Tables in the same list of ``related`` are in one fold.
     """
     recipe, sets = _read_run(suite)
     names = [(group, name) for group in suite["groups"] for name in reference_set_names(group, [])]
@@ -409,13 +397,14 @@ def _measure_fold(
         kept = [one for one in sets if one.kind not in left_out]
         held_out = min(suite["held_out"], len(kept) // 2)
         model, card = train_on_scored_sets(
-            replace(recipe.model, members=suite["members"]),
+            recipe.model,
             kept[:-held_out],
             kept[-held_out:],
             replace(recipe.train, steps=suite["steps"], learning_rate=suite["learning_rate"]),
             batch_size=recipe.batch_size,
             seed=recipe.seed,
             folder=folder,
+            start=suite["start"],
         )
         card |= {"method": "judge", "model": to_dict(model.config)}
         save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)

@@ -69,7 +69,7 @@ class ReportSection:
 class Selection:
     """Scored candidate partitions, and the one that was chosen.
 
-    A candidate is a mapping with ``algorithm``, ``columns``, ``refined``, ``n_clusters`` and ``score``.
+    A candidate is a mapping with ``algorithm``, ``columns``, ``n_clusters`` and ``score``.
     """
 
     confidence: float

@@ -30,5 +30,5 @@ def slanted(n: int = 400, seed: int = 0) -> tuple[Floats, Labels]:
     return np.stack([along + across, along - across], axis=1), labels
 
 
-def candidate(labels: npt.ArrayLike, view: str = "standardised", *, refined: bool = False) -> Candidate:
-    return Candidate(*order_by_size(np.asarray(labels)), "Ward linkage", view, "neighbours", refined=refined)
+def candidate(labels: npt.ArrayLike, view: str = "standardised") -> Candidate:
+    return Candidate(*order_by_size(np.asarray(labels)), "Ward linkage", view, "neighbours")

@@ -32,6 +32,7 @@ from coterie.judged.candidates.registry import (
     Candidate,
     Effort,
     cluster_numbers,
+    find_max_clusters,
     generate_candidates,
     order_by_size,
 )
@@ -300,6 +301,28 @@ def test_threads_do_not_change_the_candidates(n_jobs: int) -> None:
     assert [each.labels.tolist() for each in together] == [each.labels.tolist() for each in alone]
 
 
+def many_blobs(n_clusters: int, n: int = 600) -> tuple[Floats, Labels]:
+    labels = np.arange(n) % n_clusters
+    rng = np.random.default_rng(0)
+    return 8.0 * rng.normal(size=(n_clusters, 6))[labels] + 0.5 * rng.normal(size=(n, 6)), labels
+
+
+def test_many_clusters_are_tried_where_there_are_many() -> None:
+    x, truth = many_blobs(100)
+    assert find_max_clusters(Geometry(x)) >= 100
+    candidates = generate_candidates(x, effort="fast", seed=0)
+    assert max(adjusted_rand_score(truth, each.labels) for each in candidates) > 0.97
+    limited = generate_candidates(x, effort="fast", max_clusters=20, seed=0)
+    assert max(each.n_clusters for each in limited) <= 20
+
+
+@pytest.mark.parametrize(("n_clusters", "n"), [(5, 600), (5, 60)])
+def test_many_clusters_are_not_tried_where_there_are_few(n_clusters: int, n: int) -> None:
+    x, _ = many_blobs(n_clusters, n)
+    assert find_max_clusters(Geometry(x)) == 50
+    assert max(each.n_clusters for each in generate_candidates(x, effort="fast", seed=0)) <= 50
+
+
 def test_more_effort_means_more_candidates_of_more_algorithms() -> None:
     found = {effort: generate_candidates(tabular(), effort=effort, max_clusters=5, seed=0) for effort in EFFORTS}
     counts = [len(found[effort]) for effort in EFFORTS]
@@ -333,10 +356,10 @@ def test_the_order_of_rows_hardly_matters() -> None:
 
 @pytest.mark.parametrize("effort", EFFORTS)
 @pytest.mark.parametrize("k", [1, 2, 7, 40])
-def test_all_candidates_have_the_given_number_of_clusters(effort: Effort, k: int) -> None:
+def test_all_algorithms_are_asked_for_the_given_number_of_clusters(effort: Effort, k: int) -> None:
     candidates = generate_candidates(tabular(), effort=effort, n_clusters=k, max_clusters=5, seed=0)
-    assert {each.n_clusters for each in candidates} == {k}
-    assert len(candidates) >= (1 if k == 1 else 4)
+    assert {each.n_clusters for each in candidates} == ({1} if k == 1 else {2, 3, 4, 5, k})
+    assert sum(each.n_clusters == k for each in candidates) >= (1 if k == 1 else 4)
 
 
 @pytest.mark.parametrize("effort", EFFORTS)
@@ -364,7 +387,8 @@ def test_unusual_rows_have_the_candidates_that_are_possible(effort: Effort, x: F
     assert bool(candidates) == bool(most)
     assert all(2 <= each.n_clusters <= most for each in candidates)
     for k in (2, 6):
-        assert all(each.n_clusters == k for each in generate_candidates(x, effort=effort, n_clusters=k, seed=0))
+        candidates = generate_candidates(x, effort=effort, n_clusters=k, max_clusters=4, seed=0)
+        assert {each.n_clusters for each in candidates} <= {*range(2, most + 1), k}
 
 
 def test_numbers_and_stages_of_candidates() -> None:

@@ -112,7 +112,7 @@ def test_models_of_version_0_1_load(rows: Floats, tmp_path: Path) -> None:
     parameters = {"n_clusters": None, "judge": card["parameters"]["weights"], "effort": "fast", "noise": False}
     save_checkpoint(path, arrays, card | {"parameters": parameters}, force=True)
     loaded = Coterie.load(path)
-    assert (loaded.n_clusters, loaded.weights, loaded.candidates_) == ("auto", "judge-v4", model.candidates_)
+    assert (loaded.n_clusters, loaded.weights, loaded.candidates_) == ("auto", "judge-v5", model.candidates_)
     np.testing.assert_array_equal(loaded.predict(rows), model.labels_)
 
 
@@ -144,7 +144,14 @@ def test_the_given_number_of_clusters_is_found(k: int) -> None:
     assert {each["n_clusters"] for each in model.candidates_} <= {k}
 
 
-def test_refinement_keeps_the_given_number_of_clusters() -> None:
+def test_the_number_that_would_be_found_can_be_given_without_a_change(rows: Floats) -> None:
+    found = quick().fit(rows)
+    given = quick(n_clusters=found.n_clusters_).fit(rows)
+    np.testing.assert_array_equal(given.labels_, found.labels_)
+    assert given.confidence_ == found.confidence_
+
+
+def test_rows_without_groups_get_the_given_number_of_clusters() -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
     model = quick(n_clusters=5, effort="balanced").fit(X)
     assert_consistent(model, X)

@@ -349,7 +349,7 @@ def test_steps_are_to_the_next_number_of_the_same_series(seed: int, count: int) 
 def test_added_candidates_have_the_same_features_as_if_generated_at_once() -> None:
     x, truth = grid_blobs(80)
     candidates = generate_candidates(x, effort="fast", seed=0)
-    late = candidate(np.where(truth == 3, 2, truth), refined=True)
+    late = candidate(np.where(truth == 3, 2, truth))
     at_once = table.CandidateFeatures.compute(x, [*candidates, late])
     extended = table.CandidateFeatures.compute(x, candidates).extended([late])
     assert extended.candidates == at_once.candidates

@@ -1,4 +1,4 @@
-"""The judge: laws of its network, the choice among scored candidates, and refinement."""
+"""The judge: laws of its network, and the choice among scored candidates."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -8,20 +8,16 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
-from sklearn.metrics import adjusted_rand_score
 from torch import Generator, Tensor
 
-from coterie import Coterie
 from coterie.errors import ConfigError
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures
-from coterie.judged.judge import Judge, JudgeConfig, JudgeNetwork, Refinement, ScoredCandidates
+from coterie.judged.judge import Judge, JudgeConfig, JudgeNetwork, ScoredCandidates
 from coterie.judged.network import JudgedBatch, JudgeModel
-from coterie.judged.sample import REFINEMENT_ROUNDS
 from coterie.judged.space import Space
 from coterie.nn.model import build, to_arrays, to_tensors
 from coterie.training.loop import TrainConfig, train
-from tests.judged.sets import candidate
 
 COLUMNS = 6
 
@@ -186,65 +182,10 @@ def judge_by(name: str, sign: float = 1.0) -> Judge:
     return Judge(cast(JudgeNetwork, OneColumn(1000.0 * sign)), (name,), 1.0, 0.0)
 
 
-def refinement(rounds: int, *, keep_number: bool = False, max_clusters: int = 50) -> Refinement:
-    return Refinement(rounds, 0.0, max_clusters, keep_number)
-
-
 def four_groups() -> tuple[np.ndarray, np.ndarray]:
     truth = np.arange(160) % 4
     centres = np.array([[0.0, 0.0, 0.0], [30.0, 0.0, 0.0], [0.0, 30.0, 0.0], [0.0, 0.0, 30.0]])
     return centres[truth] + np.random.default_rng(0).normal(size=(160, 3)), truth
-
-
-@pytest.fixture
-def cut_in_two() -> tuple[np.ndarray, np.ndarray, Candidate]:
-    """Four groups, one of which is two clusters."""
-    x, truth = four_groups()
-    return x, truth, candidate(np.where((truth == 0) & (x[:, 0] > np.median(x[truth == 0, 0])), 4, truth))
-
-
-def test_refinement_merges_a_group_that_was_cut_in_two(cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]) -> None:
-    x, truth, wrong = cut_in_two
-    scored = judge_by("silhouette").score(x, [wrong], refinement(2))
-    best = scored.candidates[scored.choose()]
-    assert best.refined
-    assert adjusted_rand_score(truth, best.labels) == 1.0
-    assert scored.candidates[0] is wrong
-
-
-def test_each_round_is_one_change_and_the_best_candidate_stays() -> None:
-    x, truth = four_groups()
-    for rounds, n_clusters in ((0, 4), (1, 3), (2, 2)):
-        scored = judge_by("log_clusters", -1.0).score(x, [candidate(truth)], refinement(rounds))
-        assert scored.candidates[scored.choose()].n_clusters == n_clusters
-    x, truth = four_groups()
-    right = candidate(truth)
-    assert judge_by("silhouette").score(x, [right], refinement(3)).candidates == (right,)
-
-
-@pytest.mark.parametrize(("keep_number", "max_clusters"), [(True, 50), (False, 5)])
-def test_refinement_keeps_the_limits_on_the_number_of_clusters(
-    keep_number: bool, max_clusters: int, cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]
-) -> None:
-    x, _, wrong = cut_in_two
-    limits = refinement(3, keep_number=keep_number, max_clusters=max_clusters)
-    assert {each.n_clusters for each in judge_by("log_clusters").score(x, [wrong], limits).candidates} == {5}
-
-
-def test_notes_say_that_the_candidate_was_refined(
-    monkeypatch: pytest.MonkeyPatch, cut_in_two: tuple[np.ndarray, np.ndarray, Candidate]
-) -> None:
-    x, _, wrong = cut_in_two
-    monkeypatch.setattr("coterie.judged.sample.generate_candidates", lambda *_, **__: [wrong])
-    monkeypatch.setattr("coterie.judged.estimator.Judge.load", lambda _: judge_by("silhouette"))
-    monkeypatch.setitem(REFINEMENT_ROUNDS, "balanced", 1)
-    model = Coterie(random_state=0).fit(x)
-    assert model.n_clusters_ == 4
-    assert model.chosen_ is not None
-    assert model.chosen_["refined"]
-    count = len(model.candidates_)
-    assert model.notes_[0] == f"Candidate 'Ward linkage on standardised columns' was chosen out of {count} and refined."
-    assert [each["refined"] for each in model.candidates_].count(False) == 1
 
 
 def scored_candidates(logits: Sequence[float], numbers: Sequence[int]) -> ScoredCandidates:
@@ -259,3 +200,12 @@ def test_the_highest_score_is_chosen_unless_granularity_decides() -> None:
     assert scored_candidates([1.0, 0.9, 1.1], [6, 4, 2]).choose() == 2
     scored = scored_candidates([0.0, 0.0, 0.0], [2, 4, 8])
     assert [scored.choose(granularity) for granularity in (-1.0, 0.0, 1.0, 1e6)] == [0, 0, 2, 2]
+
+
+def test_the_best_with_a_number_is_chosen_and_keeps_its_score() -> None:
+    scored = scored_candidates([1.0, 0.2, 0.9, 0.5], [2, 3, 4, 3])
+    assert scored.choose(n_clusters=3) == 3
+    kept = scored.having(3)
+    assert [each.n_clusters for each in kept.candidates] == [3, 3]
+    assert kept.logits.tolist() == [0.2, 0.5]
+    assert (kept.choose(), kept.features.agreement.shape) == (1, (2, 2))

@@ -13,12 +13,11 @@ from sklearn.metrics import adjusted_rand_score
 from coterie import Coterie
 from coterie.errors import InputError
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates
-from coterie.judged.judge import GRANULARITY_BONUS, Judge, Refinement
+from coterie.judged.judge import GRANULARITY_BONUS, Judge
 from coterie.judged.preparation import Preparation
 from coterie.judged.sample import (
     MAX_SAMPLES,
     POOL_ROWS,
-    REFINEMENT_ROUNDS,
     SAMPLE_ROWS,
     Samples,
     SubsampleVote,
@@ -99,8 +98,7 @@ def test_one_sample_chooses_what_the_judge_chooses() -> None:
     effort: Effort = "balanced"
     rows = blobs(40, spread=2.0)[0]
     judge = Judge.load("judge-v2")
-    refinement = Refinement(REFINEMENT_ROUNDS[effort], 0.0, 50, keep_number=False)
-    scored = judge.score(rows, generate_candidates(rows, effort=effort, seed=0), refinement)
+    scored = judge.score(rows, generate_candidates(rows, effort=effort, seed=0))
     result = vote(judge, effort).run([Space(rows)])
     assert result.scored is not None
     np.testing.assert_array_equal(result.scored.logits, scored.logits)
@@ -159,7 +157,7 @@ def test_samples_without_candidates_abstain() -> None:
 
 def along(space: Space, *cuts: float) -> Candidate:
     """Cut the first column into clusters."""
-    return candidate(np.searchsorted(cuts, space.x[:, 0]), refined=True)
+    return candidate(np.searchsorted(cuts, space.x[:, 0]))
 
 
 @pytest.fixture
@@ -200,7 +198,7 @@ def test_a_choice_is_applied_to_other_samples(pairs: Callable[[int], Space]) -> 
     applied = vote().apply(choice, here, there)
     assert applied is not None
     np.testing.assert_array_equal(applied.labels, along(there, 6.0).labels)
-    assert (applied.n_clusters, str(applied), applied.refined) == (2, "Ward linkage on standardised columns", True)
+    assert (applied.n_clusters, str(applied)) == (2, "Ward linkage on standardised columns")
     assert vote().apply(choice, here, here) is choice
     assert vote(n_clusters=2).apply(along(here, 6.0, 99.0), here, there) is not None
     assert vote(n_clusters=3).apply(choice, here, there) is None

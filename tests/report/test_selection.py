@@ -30,7 +30,7 @@ N_FAR = 4
 
 
 def candidate(n_clusters: int, score: float, algorithm: str = "k-means") -> dict[str, Any]:
-    words = {"algorithm": algorithm, "refined": False, "columns": "standardised"}
+    words = {"algorithm": algorithm, "columns": "standardised"}
     return {**words, "n_clusters": n_clusters, "score": score}
 
 
@@ -188,7 +188,5 @@ def test_alternatives_are_near_and_keep_their_colours() -> None:
         assert len({0, 1, 2} & set(each.labels)) == min(3, each.n_clusters)
 
 
-def test_refined_candidates_are_described_as_such() -> None:
-    plain = candidate(3, 0.5)
-    assert describe_candidate(plain).startswith("3 clusters by k-means on ")
-    assert describe_candidate(plain | {"refined": True}).startswith("3 clusters by k-means, refined on ")
+def test_candidates_are_described_by_algorithm_and_columns() -> None:
+    assert describe_candidate(candidate(3, 0.5)).startswith("3 clusters by k-means on ")

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
@@ -47,9 +46,15 @@ def find_repeated_column(space: Space, labels: Labels) -> tuple[int, Integers] |
     for column in np.flatnonzero(space.discrete):
         values = space.x[:, space.columns.features(int(column))]
         levels = np.unique(values, axis=0, return_inverse=True)[1].ravel()
-        if levels.max() > 0 and adjusted_mutual_info_score(levels, labels) >= REPEATED:
+        if levels.max() > 0 and _mutual_information(levels, labels) >= REPEATED:
             return int(column), levels
     return None
+
+
+def _mutual_information(levels: Integers, labels: Labels) -> float:
+    from sklearn.metrics import adjusted_mutual_info_score  # noqa: PLC0415  (slow to import, for discrete columns only)
+
+    return float(adjusted_mutual_info_score(levels, labels))
 
 
 class Coterie(BaseClusterer):
@@ -63,8 +68,9 @@ class Coterie(BaseClusterer):
     ----------
     n_clusters : int or "auto"
         Number of clusters; "auto" leaves it to the judge.
-    max_clusters : int
-        Largest number of clusters considered by "auto".
+    max_clusters : int or "auto"
+        Largest number of clusters considered. With "auto" it is 50, and more if the rows seem to have more clusters,
+        up to a fifth of the rows that are clustered.
     allow_single : bool or "auto"
         Whether the result may be that all rows form one cluster. With "auto" that needs strong evidence, and at least
         50 rows; with True it needs to be more probable than not.
@@ -118,7 +124,7 @@ class Coterie(BaseClusterer):
 
     constraints: ClassVar[Mapping[str, Constraints]] = {
         "n_clusters": (Integer(1), Choice("auto"), NONE),
-        "max_clusters": Integer(2),
+        "max_clusters": (Integer(2), Choice("auto")),
         "allow_single": (BOOLEAN, Choice("auto")),
         "granularity": Number(),
         "effort": (Choice(*EFFORTS), Choice("thorough")),
@@ -141,7 +147,7 @@ class Coterie(BaseClusterer):
         self,
         n_clusters: int | Literal["auto"] = "auto",
         *,
-        max_clusters: int = 50,
+        max_clusters: int | Literal["auto"] = "auto",
         allow_single: bool | Literal["auto"] = "auto",
         granularity: float = 0.0,
         effort: Effort = "balanced",
@@ -149,7 +155,7 @@ class Coterie(BaseClusterer):
         column_weights: Mapping[str, float] | None = None,
         keep_ids: bool = False,
         n_jobs: int | None = None,
-        weights: str | Path = "judge-v4",
+        weights: str | Path = "judge-v5",
         noise: bool = False,
         random_state: Any = None,
         verbose: bool = False,
@@ -257,8 +263,7 @@ class Coterie(BaseClusterer):
             ]
         else:
             winner, self.chosen_ = scored.candidates[chosen], scored.describe(chosen)
-            refined = " and refined" if winner.refined else ""
-            notes = [f"Candidate '{winner}' was chosen out of {len(scored.candidates)}{refined}."]
+            notes = [f"Candidate '{winner}' was chosen out of {len(scored.candidates)}."]
             notes += self._describe_repeated(scored, chosen)
             if self.confidence_ < LOW_CONFIDENCE:
                 notes.append(
@@ -282,9 +287,7 @@ class Coterie(BaseClusterer):
             "the weight 0 in column_weights."
         )
         others = (
-            index
-            for index in scored.ranking()
-            if adjusted_mutual_info_score(levels, scored.candidates[index].labels) < UNLIKE
+            index for index in scored.ranking() if _mutual_information(levels, scored.candidates[index].labels) < UNLIKE
         )
         if (other := next(others, None)) is not None:
             self.runner_up_ = scored.describe(other)

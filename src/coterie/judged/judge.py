@@ -21,7 +21,6 @@ from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.features.table import CandidateFeatures, column_names
-from coterie.judged.refine import neighbouring_partitions
 from coterie.judged.space import Floats, Integers, Singles, Space
 from coterie.pretrained.registry import load_pretrained, pretrained_names
 from coterie.validation import Constraints, Integer, Number, check_parameters
@@ -183,9 +182,16 @@ class ScoredCandidates:
         scores: Floats = expit(self.logits)
         return scores
 
-    def choose(self, granularity: float = 0.0) -> int:
-        """Return the index of the candidate that is chosen; see ``coterie.judged.judge.choose``."""
-        return choose(self.logits, np.array([each.n_clusters for each in self.candidates]), granularity)
+    def choose(self, granularity: float = 0.0, n_clusters: int | None = None) -> int:
+        """Return the index of the best candidate, of all or of those with `n_clusters`; see ``choose`` above."""
+        numbers = np.array([each.n_clusters for each in self.candidates])
+        among = np.flatnonzero(numbers == n_clusters) if n_clusters is not None else np.arange(len(numbers))
+        return int(among[choose(self.logits[among], numbers[among], granularity)])
+
+    def having(self, n_clusters: int) -> "ScoredCandidates":
+        """Return only the candidates with that number of clusters, with the scores that they have among all."""
+        kept = np.flatnonzero([each.n_clusters == n_clusters for each in self.candidates])
+        return replace(self, features=self.features.take(kept), logits=self.logits[kept])
 
     def ranking(self) -> list[int]:
         """Return the indices of the candidates, the best first."""
@@ -225,7 +231,6 @@ class ScoredCandidates:
         candidate = self.candidates[index]
         return {
             "algorithm": candidate.algorithm,
-            "refined": candidate.refined,
             "columns": candidate.view,
             "n_clusters": candidate.n_clusters,
             "score": float(self.scores[index]),
@@ -234,17 +239,6 @@ class ScoredCandidates:
     def without_geometry(self) -> "ScoredCandidates":
         """Return the same without distances, which take much memory."""
         return replace(self, features=replace(self.features, space=self.space.without_geometry()))
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class Refinement:
-    """How to search for a better partition near the best candidate."""
-
-    rounds: int  # largest number of successive changes
-    granularity: float  # granularity with which candidates are chosen
-    max_clusters: int  # no result has more clusters
-    keep_number: bool  # whether the number of clusters is fixed
 
 
 @final
@@ -294,32 +288,9 @@ class Judge:
             _SHIPPED[str(weights)] = judge
         return judge
 
-    def score(
-        self, x: Floats | Space, candidates: Sequence[Candidate], refinement: Refinement | None = None
-    ) -> ScoredCandidates:
-        """Score one or more candidates.
-
-        With a refinement, partitions near the chosen one are added while one of them is chosen over all others.
-        """
-        scored = self._score(CandidateFeatures.compute(x, candidates))
-        if refinement is None:
-            return scored
-        for _ in range(refinement.rounds):
-            known = {each.labels.tobytes() for each in scored.candidates}
-            found = neighbouring_partitions(
-                scored.space,
-                scored.candidates[scored.choose(refinement.granularity)],
-                max_clusters=refinement.max_clusters,
-                keep_number=refinement.keep_number,
-            )
-            near = [each for each in found if each.labels.tobytes() not in known]
-            if not near:
-                break
-            extended = self.extend(scored, near)
-            if extended.choose(refinement.granularity) < len(scored.candidates):
-                break
-            scored = extended
-        return scored
+    def score(self, x: Floats | Space, candidates: Sequence[Candidate]) -> ScoredCandidates:
+        """Score one or more candidates."""
+        return self._score(CandidateFeatures.compute(x, candidates))
 
     def extend(self, scored: ScoredCandidates, others: Sequence[Candidate]) -> ScoredCandidates:
         """Append one or more candidates, and score all of them again."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, final
+from typing import Literal, Self, final
 
 import numpy as np
 from scipy.special import expit
@@ -11,7 +11,7 @@ from coterie.errors import InputError
 from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates, order_by_size
 from coterie.judged.features.partitions import rand_indices
-from coterie.judged.judge import Judge, Refinement, ScoredCandidates, choose
+from coterie.judged.judge import Judge, ScoredCandidates, choose
 from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Preparation
 from coterie.judged.space import Floats, Integers, Labels, Singles, Space
@@ -20,7 +20,6 @@ from coterie.judged.views import View
 SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500}  # rows of a subsample
 MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 3}  # subsamples of a table with enough rows
 POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
-REFINEMENT_ROUNDS: dict[Effort, int] = {"fast": 0, "balanced": 0}  # judge-v4 chooses no better with any
 
 OnStage = Callable[[str], None]
 
@@ -59,8 +58,8 @@ class SubsampleVote:
 
     judge: Judge
     effort: Effort
-    n_clusters: int | None  # if given, the number of clusters of every candidate
-    max_clusters: int
+    n_clusters: int | None  # if given, the number of clusters of the choice
+    max_clusters: int | Literal["auto"]
     granularity: float
     seed: int
     n_jobs: int | None = None  # threads that generate candidates
@@ -79,7 +78,10 @@ class SubsampleVote:
         return VoteResult(spaces[0], None, 1.0, np.empty(0))
 
     def score(self, space: Space, on_stage: OnStage | None = None) -> ScoredCandidates | None:
-        """Generate, score and refine the candidates of a subsample; None if there are none."""
+        """Generate and score the candidates of a subsample; None if there are none with the number that was given.
+
+        Candidates with other numbers are scored too: the judge compares, and was trained on many numbers at once.
+        """
         candidates = generate_candidates(
             space,
             effort=self.effort,
@@ -89,13 +91,12 @@ class SubsampleVote:
             n_jobs=self.n_jobs,
             on_stage=on_stage,
         )
-        rounds, keep_number = REFINEMENT_ROUNDS[self.effort], self.n_clusters is not None
-        refinement = Refinement(rounds, self.granularity, self.max_clusters, keep_number)
-        return self.judge.score(space, candidates, refinement) if candidates else None
+        wanted = [each for each in candidates if self.n_clusters in {None, each.n_clusters}]
+        return self.judge.score(space, candidates) if wanted else None
 
     def vote(self, scored: Sequence[ScoredCandidates]) -> VoteResult:
         """Have the choice of each subsample, of which there is at least one, scored by all others."""
-        chosen = [each.candidates[each.choose(self.granularity)] for each in scored]
+        chosen = [each.candidates[self.choose(each)] for each in scored]
         choices = [(each.space, candidate) for each, candidate in zip(scored, chosen, strict=True)]
         applied = [[self.apply(candidate, own, each.space) for own, candidate in choices] for each in scored]
         votes = np.stack([self.vote_of(each, here) for each, here in zip(scored, applied, strict=True)])
@@ -103,10 +104,15 @@ class SubsampleVote:
         agreement = np.array([_agreement(own, here[winner]) for own, here in zip(chosen, applied, strict=True)])
         # The other subsamples change the score of the choice: those of its alternatives change alike.
         own = scored[winner]
-        shift = logit - own.logits[own.choose(self.granularity)]
+        shift = logit - own.logits[self.choose(own)]
         single = float(np.mean([each.single_probability for each in scored]))
         own = replace(own, logits=own.logits + shift, single_probability=single)
+        own = own if self.n_clusters is None else own.having(self.n_clusters)
         return VoteResult(own.space, own, float(expit(logit)), agreement)
+
+    def choose(self, scored: ScoredCandidates) -> int:
+        """Return the index of the candidate that a subsample chooses."""
+        return scored.choose(self.granularity, self.n_clusters)
 
     def apply(self, candidate: Candidate, own: Space, space: Space) -> Candidate | None:
         """Assign the rows of `space` to the clusters of a candidate of `own`; None if clusters get lost."""

@@ -1,6 +1,6 @@
 """The rows of one fit: their views, and per view distances, neighbours, spanning trees and density.
 
-A ``Space`` is made once per fit and shared by candidate generation, features, refinement and assignment. Everything is
+A ``Space`` is made once per fit and shared by candidate generation, features and assignment. Everything is
 computed when first asked for, then kept.
 """
 
@@ -15,7 +15,6 @@ from jaxtyping import Float, Int
 from scipy.cluster.hierarchy import linkage
 from scipy.linalg import eigh
 from scipy.spatial.distance import pdist, squareform
-from sklearn.neighbors import NearestNeighbors
 
 from coterie.errors import InputError
 from coterie.judged.columns import Columns
@@ -121,7 +120,6 @@ def find_root(parent: list[int], row: int) -> int:
 
 
 _MAX_NEIGHBOURS = 32
-_REFINE_NEIGHBOURS = 15
 _FEATURE_NEIGHBOURS = 15
 _CORE_RANK = 10  # the neighbour whose distance estimates the density at a row
 _ZERO_DISTANCE = 1e-6  # over the largest distance: replaces the distance of equal rows where it divides
@@ -137,8 +135,7 @@ class Geometry:
     There are two sets of distances on purpose. Candidate algorithms use ``distances``, which are exact for equal and
     for equidistant rows (float64, one pair at a time). Features use ``unit_distances`` (float32, by matrix product, in
     units in which the mean variance of the columns is one): the judge was trained on features computed that way, and
-    its scores would change in the last digits with the other ones. ``brute_neighbours`` differ from ``neighbours`` in
-    how equidistant rows are ordered, which refinement depends on.
+    its scores would change in the last digits with the other ones.
     """
 
     def __init__(self, rows: Floats, discrete: tuple[Integers, ...] = ()) -> None:
@@ -210,13 +207,6 @@ class Geometry:
     def reachability_tree(self, rank: int) -> SpanningTree:
         """Return the spanning tree of max(d_ij, r_i, r_j), r the reach: thin bridges of few rows become long."""
         return self.cached(("tree", rank), lambda: spanning_tree(self.distances, self.reach(rank)))
-
-    @cached_property
-    def brute_neighbours(self) -> tuple[Floats, npt.NDArray[np.int64]]:
-        """Distances to the nearest other rows and their indices (N, up to 15), by scikit-learn."""
-        count = min(_REFINE_NEIGHBOURS, len(self.rows) - 1)
-        distances, neighbours = NearestNeighbors(n_neighbors=count, algorithm="brute").fit(self.rows).kneighbors()
-        return distances, neighbours
 
     @cached_property
     def unit_rows(self) -> Float[Floats, "N D"]:

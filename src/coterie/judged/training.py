@@ -29,7 +29,6 @@ from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.preparation import Preparation
 from coterie.judged.prior.task import SyntheticTask
 from coterie.judged.prior.universal import SyntheticPrior
-from coterie.judged.refine import neighbouring_partitions
 from coterie.judged.sample import SAMPLE_ROWS, Samples, subsample_indices
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build, to_arrays, to_tensors
@@ -39,13 +38,12 @@ from coterie.validation import FRACTION, Constraints, Integer, check_parameters
 
 SETS_PER_FILE = 20
 MAX_CANDIDATES = 96  # candidates of a set that one training step uses, unless the recipe says otherwise
-REFINED = 2  # candidates of a set to which those near them are added
 NEWTON_STEPS = 20
 HALVINGS = 12
 RIDGE = 1e-3
 NUMBER_COST = 0.3  # logits that each doubling of the number of clusters costs: in doubt, few clusters
-CLEAR_SCORE = 0.3  # adjusted Rand index of the best candidate from which a set counts as having clusters
-FALSE_SINGLES = 0.02  # fraction of sets with clusters that may be taken for one cluster
+FOUND_SCORE = 0.5  # adjusted Rand index of the choice from which the clusters of a set count as found
+FALSE_SINGLES = 0.03  # fraction of sets whose clusters would be found that may be taken for one cluster
 _STRIDE = 1_000_003
 _TENSORS = ("columns", "score", "n_clusters", "truth")  # of each set in a file
 _CONSTRAINTS: Mapping[str, Constraints] = {
@@ -204,11 +202,6 @@ def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSe
     candidates = generate_candidates(space, effort=effort, seed=seed) if labelled.any() else []
     if not candidates:
         return None
-    # The judge also has to compare what refinement will find near a candidate.
-    for index in np.random.default_rng(seed).integers(len(candidates), size=REFINED):
-        known = {each.labels.tobytes() for each in candidates}
-        near = neighbouring_partitions(space, candidates[index])
-        candidates += [each for each in near if each.labels.tobytes() not in known]
     scores = [adjusted_rand_index(truth[labelled], each.labels[labelled]) for each in candidates]
     return ScoredSet(
         columns=torch.from_numpy(CandidateFeatures.compute(space, candidates).table()),
@@ -284,8 +277,9 @@ def fit_calibration(model: JudgeModel, sets: Sequence[ScoredSet]) -> dict[str, f
         losses = binary_cross_entropy_with_logits(trials @ design.T, truth.expand(HALVINGS, -1), reduction="none")
         line = trials[int(losses.sum(dim=1).argmin())]
     slope, offset = line.tolist()
-    clear = [float(single.sigmoid()) for one, _, single in scored if _is_clear(one)]
-    threshold = max(0.5, float(np.quantile(clear, 1.0 - FALSE_SINGLES))) if clear else 1.0
+    # Where the clusters would not be found anyway, "one cluster" is no worse an answer.
+    found = [float(each[2].sigmoid()) for each, score in zip(scored, right, strict=True) if score >= FOUND_SCORE]
+    threshold = max(0.5, float(np.quantile(found, 1.0 - FALSE_SINGLES))) if found else 1.0
     return {"slope": slope, "offset": offset, "number_cost": NUMBER_COST, "single_threshold": threshold}
 
 
@@ -293,11 +287,6 @@ def _costed_logits(model: JudgeModel, one: ScoredSet) -> tuple[Float[Tensor, " R
     """Return the logits of the candidates of a set, less the cost of their numbers of clusters, and of one cluster."""
     logits, single = model(one.columns.unsqueeze(0))
     return logits.squeeze(0) - NUMBER_COST * one.n_clusters.log2(), single
-
-
-def _is_clear(one: ScoredSet) -> bool:
-    """Return whether a set has clusters that some candidate finds, at least in part."""
-    return one.n_true_clusters > 1 and float(one.score.max()) >= CLEAR_SCORE
 
 
 def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:

@@ -28,7 +28,6 @@ from coterie.report.projection import HEIGHT, WIDTH, Map, build_map
 from coterie.report.selection import (
     Alternative,
     SelectionSection,
-    algorithm_of,
     describe_candidate,
     family_of,
     find_alternatives,
@@ -166,7 +165,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {"name_parts": name_parts, "percent": format_percent, "plural": plural, "shorten": shorten}
-    environment.filters |= {"algorithm": algorithm_of, "family": family_of, "describe": describe_candidate}
+    environment.filters |= {"family": family_of, "describe": describe_candidate}
     return environment.get_template("page.html.jinja")
 
 

@@ -110,7 +110,7 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
 def describe_candidate(candidate: Candidate) -> str:
     """Describe a candidate in words."""
     return (
-        f"{plural(candidate['n_clusters'], 'cluster')} by {algorithm_of(candidate)} on "
+        f"{plural(candidate['n_clusters'], 'cluster')} by {candidate['algorithm']} on "
         f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {candidate['score']:.2f}"
     )
 
@@ -143,11 +143,6 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
         meaning=meaning,
         warning=warning if value < selection.low_confidence else "",
     )
-
-
-def algorithm_of(candidate: Candidate) -> str:
-    """Return the name of the algorithm, and whether its partition was refined."""
-    return f"{candidate['algorithm']}{', refined' if candidate['refined'] else ''}"
 
 
 def family_of(candidate: Candidate) -> str:

@@ -33,9 +33,11 @@ from coterie.judged.candidates.graphs import (
     single_linkage,
     spectral,
 )
-from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, linkage_cuts
+from coterie.judged.candidates.kmeans import gaussian_mixture, k_means, k_means_from_ward, linkage_cuts
 from coterie.judged.candidates.mixed import mixed_mixture
-from coterie.judged.space import Floats, Labels, Space
+from coterie.judged.features.measures import silhouette_features
+from coterie.judged.features.partitions import Partitions
+from coterie.judged.space import Floats, Geometry, Labels, Space
 
 Effort = Literal["fast", "balanced"]
 EFFORTS: Final[tuple[Effort, ...]] = ("fast", "balanced")
@@ -45,6 +47,9 @@ MAX_ON_OTHER_VIEWS: Final = 12  # clusters: with more, other views than the refe
 _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 35, 40, 45, 50)
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
 _GROWTH = 1.15
+_USUAL_CLUSTERS = 50  # numbers up to this one are always tried
+_ROWS_PER_CLUSTER = 5  # among those that are clustered, for larger numbers
+_MAX_FALL = 0.95  # fraction of the highest silhouette below which still larger numbers are not tried
 
 
 @final
@@ -57,7 +62,6 @@ class Candidate:
     algorithm: str  # name of the algorithm, such as "Ward linkage"
     view: str  # the view of the columns that it ran on, such as "standardised"
     rule: str  # how new rows are assigned to its clusters: "centres", "gaussians" or "neighbours"
-    refined: bool = False  # whether it was derived from a candidate of that algorithm by refinement
 
     def __str__(self) -> str:
         return f"{self.algorithm} on {self.view} columns"
@@ -189,6 +193,7 @@ register(
         gaussian_mixture,
         "gaussians",
         _mixture("diagonal", 0, 25, 12),
+        50,
         other_views=_DIAGONAL_VIEWS,
     ),
     Algorithm("Gaussian mixture, shared shape", gaussian_mixture, "gaussians", _mixture("shared", 8, 25, 0), 12),
@@ -222,11 +227,34 @@ def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, fine: bool = 
     return tuple(k for k in steps if k <= highest)
 
 
+def find_max_clusters(geometry: Geometry) -> int:
+    """Return the largest number of clusters that is worth trying: 50, or more if there are five rows for each.
+
+    Numbers above 50 are tried in growing steps for as long as the silhouette of k-means does not fall. Few tables have
+    that many clusters, and candidates with many clusters take the most time.
+    """
+    limit = len(geometry.rows) // _ROWS_PER_CLUSTER
+    best, found = -1.0, _USUAL_CLUSTERS
+    for k in cluster_numbers(len(geometry.rows), limit, limit, fine=False) if limit > _USUAL_CLUSTERS else ():
+        parts = Partitions.from_labels(k_means_from_ward(geometry, k)[None])
+        silhouette = float(silhouette_features(geometry, parts)["silhouette"][0])
+        if k > _USUAL_CLUSTERS:
+            if silhouette < _MAX_FALL * best:
+                break
+            found = k
+        best = max(best, silhouette)
+    return found
+
+
+def _limit(max_clusters: int | Literal["auto"], geometry: Geometry) -> int:
+    return find_max_clusters(geometry) if max_clusters == "auto" else max_clusters
+
+
 def generate_candidates(
     x: Floats | Space,
     *,
     effort: Effort,
-    max_clusters: int = 50,
+    max_clusters: int | Literal["auto"] = "auto",
     n_clusters: int | None = None,
     seed: int,
     on_stage: Callable[[str], None] | None = None,
@@ -234,9 +262,10 @@ def generate_candidates(
 ) -> list[Candidate]:
     """Partition the rows by all algorithms, into many numbers of clusters, on several views of the columns.
 
-    Rows (N, D) are in their original units, at most some 2,000, since all distances are held in memory. If `n_clusters`
-    is given, every candidate has that number of clusters, otherwise at most `max_clusters`. The seed is that of random
-    starts. `on_stage` is called before each run with a text such as "k-means, standardised columns".
+    Rows (N, D) are in their original units, at most some 2,000, since all distances are held in memory. There are at
+    most `max_clusters` clusters, which "auto" leaves to ``find_max_clusters``. If `n_clusters` is given, every
+    algorithm is asked for that number as well, however large; if it is one, for nothing else. The seed is that of
+    random starts. `on_stage` is called before each run with a text such as "k-means, standardised columns".
 
     With `n_jobs` threads, or one for each processor if it is -1, several views are worked on at once, and `on_stage` is
     called from all threads. The result is the same.
@@ -244,10 +273,11 @@ def generate_candidates(
     All candidates are distinct. There are none if all rows are equal, or fewer than `n_clusters` are distinct.
     """
     space = Space.of(x)
-    lowest, highest = (2, max_clusters) if n_clusters is None else (n_clusters, n_clusters)
-    if len(space.x) < 2 or (n_distinct := len(np.unique(space.reference.rows, axis=0))) < max(2, lowest):
+    if len(space.x) < 2 or (n_distinct := len(np.unique(space.reference.rows, axis=0))) < max(2, n_clusters or 0):
         return []
-    numbers = {fine: cluster_numbers(len(space.x), n_distinct, max_clusters, fine=fine) for fine in (False, True)}
+    asked = set() if n_clusters is None else {n_clusters}
+    highest = 1 if n_clusters == 1 else _limit(max_clusters, space.reference)
+    numbers = {fine: cluster_numbers(len(space.x), n_distinct, highest, fine=fine) for fine in (False, True)}
     views = [view.name for view in space.views[: MAX_VIEWS[effort]]]
     geometries = [space.geometry(name) for name in views]  # threads share none of them
 
@@ -257,15 +287,15 @@ def generate_candidates(
         found = []
         for algorithm in ALGORITHMS.values():
             runs = algorithm.runs_on(view, effort, is_reference=position == 0)
-            largest = min(algorithm.max_clusters or max_clusters, max_clusters if position == 0 else MAX_ON_OTHER_VIEWS)
-            ks = [k for k in numbers[runs.fine] if k <= largest] if n_clusters is None else [n_clusters]
+            largest = min(algorithm.max_clusters or highest, highest if position == 0 else MAX_ON_OTHER_VIEWS)
+            ks = sorted(asked.union(k for k in numbers[runs.fine] if k <= largest))
             for settings in runs.settings:
                 if on_stage is not None:
                     on_stage(f"{algorithm.name}, {view} columns")
                 seeds = {"seed": seed} if algorithm.seeded else {}
                 for labels in algorithm.generate(geometry, ks, **seeds, **settings):
                     ordered, k = order_by_size(labels)
-                    if lowest <= k <= highest:
+                    if 2 <= k <= highest or k in asked:
                         found.append(Candidate(ordered, k, algorithm.name, view, algorithm.rule))
         geometry.forget_distances()
         return found

@@ -11,11 +11,11 @@ from typing import Self, final
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
-from scipy.stats import rankdata
 
 from coterie.judged.candidates.kmeans import cluster_means, k_means_from_ward
 from coterie.judged.features.partitions import Partitions
 from coterie.judged.space import Floats, Geometry
+from coterie.ops.ranks import rank_values
 
 _NUMBERS = (2, 3, 4, 6, 8, 12, 20, 30)
 _ROWS = 300  # of a null model: the variance left by k-means is about the same for more
@@ -23,6 +23,7 @@ _TOTAL_ROWS = 400  # small null models vary: several are averaged
 _MIN_ROWS = 3  # per cluster
 _SEED = 0  # null models are the same whenever the rows are
 _MAX_GAP = 3.0
+_BALANCED = 1e-6  # sum of cubes of an axis that is zero up to rounding
 
 
 @final
@@ -93,12 +94,14 @@ def _sample_columns(geometry: Geometry, size: int, rng: np.random.Generator) -> 
     """
     rows = geometry.unit_rows
     n, d = rows.shape
-    scores = ndtri((rankdata(rows, axis=0) - 0.5) / n)
+    scores = ndtri((rank_values(rows) - 0.5) / n)
     deviations = scores.std(axis=0)
     scores = (scores - scores.mean(axis=0)) / np.where(deviations > 0.0, deviations, 1.0)
     # On principal axes, so that the order of rows and columns does not matter.
     variances, axes = np.linalg.eigh(scores.T @ scores / n)
-    axes = axes * np.where(np.power(axes, 3).sum(axis=0) < 0.0, -1.0, 1.0)
+    skewness = np.power(axes, 3).sum(axis=0)
+    skewness = np.where(np.abs(skewness) > _BALANCED, skewness, axes[0])  # such as (1, -1): either sign would be chance
+    axes = axes * np.where(skewness < 0.0, -1.0, 1.0)
     latent = (rng.normal(size=(size, d)) * np.sqrt(np.maximum(variances[::-1], 0.0))) @ axes[:, ::-1].T
     places = np.minimum((ndtr(latent) * n).astype(np.int64), n - 1)
     sampled: Floats = np.sort(rows, axis=0)[places, np.arange(d)]

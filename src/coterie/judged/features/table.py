@@ -12,8 +12,6 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import KDTree
 from scipy.special import ndtri
-from scipy.stats import rankdata
-from scipy.stats.qmc import Halton
 
 from coterie.judged.candidates.registry import ALGORITHMS, Candidate
 from coterie.judged.features.columns import ColumnLevels, column_information, table_features
@@ -36,6 +34,7 @@ from coterie.judged.features.null_model import GapCurves, gap_statistics
 from coterie.judged.features.partitions import AGREEMENTS, AnyLabels, Partitions, agreement_features, rand_indices
 from coterie.judged.features.stability import halves_agreement, stability_features
 from coterie.judged.space import Floats, Geometry, Integers, Singles, Space
+from coterie.ops.ranks import halton_points, rank_values
 
 FEATURES: dict[str, str] = {
     # the rows as a whole, the same for all candidates
@@ -293,6 +292,12 @@ class CandidateFeatures:
         agreement = rand_indices(_stack_labels(candidates), self.agreement)
         return replace(self, candidates=candidates, values=np.concatenate((self.values, new)), agreement=agreement)
 
+    def take(self, kept: Int[Integers, " K"]) -> Self:
+        """Return the same of these candidates alone."""
+        candidates = tuple(self.candidates[index] for index in kept)
+        agreement = self.agreement[np.ix_(kept, kept)]
+        return replace(self, candidates=candidates, values=self.values[kept], agreement=agreement)
+
     def table(self) -> Float[Singles, "R C"]:
         """Return all columns of `column_names`, one row per candidate."""
         return self.select(dict.fromkeys(column_names(), 0.0))
@@ -419,7 +424,7 @@ def _emptiness(rows: Floats) -> tuple[float, float]:
     spread = rows.std(axis=0)
     if not spread.any():
         return 0.0, 0.0
-    net = Halton(rows.shape[1], scramble=False).random(_PROBES + 1)[1:]  # the first one is a corner
+    net = halton_points(_PROBES + 1, rows.shape[1])[1:]  # the first one is a corner
     low, high = np.quantile(rows, [0.01, 0.99], axis=0)
     tree = KDTree(rows)
     apart = np.log(np.maximum(np.asarray(tree.query(rows, k=[2])[0]), 1e-3)).mean()
@@ -432,7 +437,7 @@ def rank_columns(values: Float[Singles, "R F"]) -> Float[Singles, "R F"]:
     """Rank the candidates in each column, from 0 for the smallest to 1; ties have their mean rank."""
     if len(values) < 2:
         return np.full(values.shape, 0.5, dtype=np.float32)
-    ranks: Singles = ((rankdata(values, axis=0) - 1.0) / (len(values) - 1.0)).astype(np.float32)
+    ranks: Singles = ((rank_values(values) - 1.0) / (len(values) - 1.0)).astype(np.float32)
     return ranks
 
 

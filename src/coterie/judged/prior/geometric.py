@@ -352,8 +352,11 @@ def sample_geometric(n_points: int, n_features: int, max_clusters: int, rng: Rng
     layout = rng.choice(
         {name: 2.0 if n_features > 2 and name in SPATIAL else weight for name, weight in LAYOUT_WEIGHTS.items()}
     )
-    sample = _separate_shapes if layout in CENTRE_LAYOUTS else _arrangement
-    draft = sample(layout, n_points, n_features, max_clusters, rng)
+    if layout in CENTRE_LAYOUTS:
+        n_clusters = _sample_n_clusters(layout, n_points, max_clusters, rng)
+        draft = _separate_shapes(layout, n_points, n_features, n_clusters, rng)
+    else:
+        draft = _arrangement(layout, n_points, n_features, max_clusters, rng)
     warped = rng.bernoulli(0.12)
     transform = _sample_transform(n_features, rng, warped=warped)
     description = {"layout": layout, "warped": "yes" if warped else "no", **draft.description}
@@ -368,6 +371,22 @@ def sample_blobs(n_points: int, n_features: int, max_clusters: int, rng: Rng) ->
     """Sample Gaussian clusters in any number of columns, from touching to far apart, which people try first."""
     low, high = BLOB_COUNTS[rng.choice({"few": 0.55, "some": 0.25, "many": 0.2})]
     n_clusters = min(rng.integer(low, high), limit_clusters(n_points, max_clusters, 14))
+    return _gaussians(n_points, n_features, n_clusters, rng)
+
+
+def sample_many_clusters(n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
+    """Sample from 40 clusters to as many as leave five points for each: Gaussians, or shapes on a grid or apart."""
+    limit = limit_clusters(n_points, max_clusters, 5)
+    n_clusters = min(int(rng.log_scalar(40, max(limit, 40) + 1)), limit)
+    if n_features > 3 or rng.bernoulli(0.5):
+        return _gaussians(n_points, n_features, n_clusters, rng)
+    layout = rng.choice({"grid": 0.5, **dict.fromkeys(sorted(CENTRE_LAYOUTS.keys() - {"grid", "grouped"}), 0.5)})
+    draft = _separate_shapes(layout, n_points, n_features, n_clusters, rng)
+    return replace(draft, description={"layout": layout, **draft.description})
+
+
+def _gaussians(n_points: int, n_features: int, n_clusters: int, rng: Rng) -> Draft:
+    """Sample Gaussian clusters around random centres."""
     proportions, sizes = sample_proportions(n_clusters, rng)
     members = assign_points(n_points, proportions, rng)
     centres = rng.uniform(-1, 1, n_clusters, n_features) if rng.bernoulli(0.5) else rng.normal(n_clusters, n_features)
@@ -386,9 +405,8 @@ def sample_blobs(n_points: int, n_features: int, max_clusters: int, rng: Rng) ->
     )
 
 
-def _separate_shapes(layout: str, n_points: int, n_features: int, max_clusters: int, rng: Rng) -> Draft:
+def _separate_shapes(layout: str, n_points: int, n_features: int, n_clusters: int, rng: Rng) -> Draft:
     """Sample separate clusters of one or several shapes."""
-    n_clusters = _sample_n_clusters(layout, n_points, max_clusters, rng)
     kinds = _sample_kinds(layout, n_clusters, rng)
     radii, extents = (torch.ones(n_clusters), "equal") if layout == "grid" else sample_radii(n_clusters, rng)
     if extents != "equal" and rng.bernoulli(0.4):

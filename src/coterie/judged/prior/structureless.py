@@ -247,7 +247,7 @@ STRUCTURELESS: Final[dict[str, Callable[[int, int, Rng], Sampled]]] = dict(
 )  # fmt: skip
 """Kinds of set without clusters, all equally frequent; add to it to train on others."""
 HELD_OUT_STRUCTURELESS: Final = frozenset(
-    {"disc", "gamma", "likert", "binary-beside-numbers", "sheet", "funnel", "regression", "scale-mixture"}
+    {"disc", "beta", "likert", "binary-beside-numbers", "sheet", "funnel", "regression", "scale-mixture"}
 )
 """Kinds that only the validation split has."""
 UNIVARIATE: Final = frozenset(

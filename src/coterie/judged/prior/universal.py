@@ -12,7 +12,7 @@ from torch import Generator
 from coterie.base import one_thread
 from coterie.errors import ConfigError
 from coterie.judged.prior.decorations import add_junk, decorate, sample_junk
-from coterie.judged.prior.geometric import sample_blobs, sample_geometric
+from coterie.judged.prior.geometric import sample_blobs, sample_geometric, sample_many_clusters
 from coterie.judged.prior.mixed import HELD_OUT_STYLES, MIXED_STYLES, sample_mixed
 from coterie.judged.prior.real import find_tables, sample_real
 from coterie.judged.prior.sampling import Draft, Rng, add_outliers, fit_spread, sample_target
@@ -164,6 +164,13 @@ def _blobs(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
     return _fit("blobs", sample, n_points, rng)
 
 
+def _many_clusters(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
+    n_points = max(prior.sample_n_points(rng), prior.max_points // 3)
+    n_features = prior.sample_n_features(rng, 2, 30 if rng.bernoulli(0.5) else 3)
+    sample = partial(sample_many_clusters, n_features=n_features, max_clusters=prior.max_clusters, rng=rng)
+    return _fit("many-clusters", sample, n_points, rng)
+
+
 def _mixed(prior: SyntheticPrior, rng: Rng) -> SyntheticTask:
     styles = {name for name in MIXED_STYLES if name.startswith("mixed/")}
     styles = styles & HELD_OUT_STYLES if prior.split == "validation" else styles - HELD_OUT_STYLES
@@ -249,12 +256,13 @@ TASK_KINDS: Final[dict[str, TaskKind]] = {
     "geometric": TaskKind(_geometric, 0.26, 0.25, min_features=2),
     "noisy-shapes": TaskKind(_noisy_shapes, 0.08, 0.1, min_features=2),
     "blobs": TaskKind(_blobs, 0.09, 0.5, min_features=2),
+    "many-clusters": TaskKind(_many_clusters, 0.12, 0.2, min_features=2),
     "table": TaskKind(_table, 0.14, 0.3),
     "mixed": TaskKind(_mixed, 0.14, 0.5, min_features=2),
     "survey": TaskKind(partial(_sample_style, "survey"), 0.04, 0.5, min_features=2),
     "counts": TaskKind(partial(_sample_style, "counts"), 0.04, 0.5, min_features=2),
-    "structureless": TaskKind(_structureless, 0.15, 0.5),
-    "largest-cluster": TaskKind(_largest_cluster, 0.03, 0.25, min_features=2),
+    "structureless": TaskKind(_structureless, 0.26, 0.5),
+    "largest-cluster": TaskKind(_largest_cluster, 0.04, 0.25, min_features=2),
     "real": TaskKind(_real, 0.22, 0.4),
 }
 """Kinds of set by name; add to it to train on others."""
