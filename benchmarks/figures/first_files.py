@@ -34,8 +34,10 @@ def draw_reliability(context: Context) -> None:
     for line in _finished(context):
         if line["method"] == "coterie":
             groups[KINDS[line["settings"]["kind"]]].append(_prediction(line))
-    for line in read_lines(context.suite.results.with_name(HELD_OUT)):
-        if kind := line["metrics"].get("kind"):
+    held_out = read_lines(context.suite.results.with_name(HELD_OUT))
+    for line in held_out:
+        newest = line["settings"]["judge"] == held_out[-1]["settings"]["judge"]
+        if newest and (kind := line["metrics"].get("kind")):
             groups[f"held out: {kind.partition('/')[0]}"].append(_prediction(line))
     figure, axes = panels(-(-len(groups) // COLUMNS), COLUMNS, width=2.4, height=2.4, sharex=True, sharey=True)
     for axis in axes.flat[len(groups) :]:

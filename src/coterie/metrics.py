@@ -59,8 +59,8 @@ def normalized_mutual_information(
         return 0.0
     rows = int(shared.sum())
     share = shared / rows
-    by_chance = -np.log(class_sizes[classes] * cluster_sizes[clusters]) + math.log(rows) + math.log(rows)
-    terms = share * (np.log(shared) - math.log(rows)) + share * by_chance
+    independent = -np.log(class_sizes[classes] * cluster_sizes[clusters]) + math.log(rows) + math.log(rows)
+    terms = share * (np.log(shared) - math.log(rows)) + share * independent
     information = float(np.where(np.abs(terms) < np.finfo(np.float64).eps, 0.0, terms).sum())
     if information <= 0.0:
         return 0.0

@@ -88,7 +88,7 @@ def test_figures_are_drawn_from_results(tmp_path: Path) -> None:
     sets = ["files/customers", "null/gaussian", "noise/moons/10-percent"]
     lines = [line(data, "coterie") for data in sets] + [line("noise/cities", "coterie-noise", noise_recall=0.5)]
     results.write_text("\n".join(lines))
-    held_out = {"metrics": {"kind": "mixed/people", "confidence": 0.5, "ari": 0.4}}
+    held_out = {"settings": {"judge": "mine"}, "metrics": {"kind": "mixed/people", "confidence": 0.5, "ari": 0.4}}
     (tmp_path / "judge_calibration.jsonl").write_text(json.dumps(held_out))
     assert main(["figures", "first_files", "--results", str(results), "--folder", str(tmp_path)]) == 0
     names = {path.name for path in tmp_path.glob("*.png")}
