@@ -107,7 +107,25 @@ def _structureless() -> dict[str, QualitySet]:
     return {name: QualitySet(make(), np.zeros(ROWS, dtype=np.int64)) for name, make in makers.items()}
 
 
+def _embedded() -> dict[str, QualitySet]:
+    """Embeddings: groups of directions, few or many, of equal or very different size."""
+    rng = np.random.default_rng(SEED)
+    sets = {}
+    for name, k, exponent, spread in (
+        ("five groups", 5, 0.0, 1.4),
+        ("long tail", 20, 0.8, 1.0),
+        ("many", 60, 0.0, 1.0),
+    ):
+        share = np.arange(1, k + 1) ** -exponent
+        y = rng.choice(k, 4 * ROWS, p=share / share.sum())
+        latent = rng.normal(size=(k, 15))[y] + spread * rng.normal(size=(len(y), 15)) / np.sqrt(2.0)
+        x = latent @ rng.normal(size=(15, 256)) + 2.0 * rng.normal(size=256) + rng.normal(size=(len(y), 256))
+        sets[name] = QualitySet((x / np.linalg.norm(x, axis=1, keepdims=True)).astype(np.float32), y)
+    return sets
+
+
 JUNK: Final = _junk()
 CLUSTERED: Final = _scikit_learn() | JUNK | _mixed()
+EMBEDDED: Final = _embedded()
 STRUCTURELESS: Final = _structureless()
 GIVEN_K: Final = {name: CLUSTERED[name] for name in ("wine", "many blobs", "blobs beside 5 levels", "customers")}

@@ -11,13 +11,16 @@ import pytest
 
 from coterie import Coterie
 from coterie.metrics import adjusted_rand_index
-from tests.quality_sets import CLUSTERED, GIVEN_K, JUNK, STRUCTURELESS, QualitySet
+from tests.quality_sets import CLUSTERED, EMBEDDED, GIVEN_K, JUNK, STRUCTURELESS, QualitySet
 
 LEAST_MEAN_ARI = 0.91  # measured: .934
 MOST_JUNK_COST = 0.03  # -.003
 LEAST_SINGLE_ANSWERS = 3  # of the four tables without clusters; 4
 MOST_FALSE_SINGLE_ANSWERS = 0  # of the 15 tables with clusters; 0
 LEAST_EXACT_K = 13  # of the 15 tables with clusters, k unknown; 14
+LEAST_EMBEDDED_ARI = 0.84  # of three sets of embeddings; .885
+LEAST_CLOSE_K = 3  # of these, within a factor of 1.5; 3
+LEAST_STABLE_ARI = 0.9  # between answers in single and in half precision; 1.000
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +54,27 @@ def test_tables_without_clusters_are_noticed(found: dict[str, Coterie]) -> None:
 def test_numbers_of_clusters(found: dict[str, Coterie]) -> None:
     answers = {name: (one.n_clusters, found[name].n_clusters_) for name, one in CLUSTERED.items()}
     assert sum(k == answer for k, answer in answers.values()) >= LEAST_EXACT_K, answers
+
+
+@pytest.fixture(scope="module")
+def embedded() -> dict[str, Coterie]:
+    return {name: Coterie(random_state=0).fit(one.X) for name, one in EMBEDDED.items()}
+
+
+def test_embeddings(embedded: dict[str, Coterie]) -> None:
+    assert {model.metric_ for model in embedded.values()} == {"cosine"}
+    scores = {name: round(agreement(one, embedded[name]), 2) for name, one in EMBEDDED.items()}
+    assert mean(scores.values()) >= LEAST_EMBEDDED_ARI, scores
+    factors = {name: embedded[name].n_clusters_ / one.n_clusters for name, one in EMBEDDED.items()}
+    assert sum(2 / 3 <= factor <= 1.5 for factor in factors.values()) >= LEAST_CLOSE_K, factors
+
+
+def test_embeddings_in_half_precision_have_the_same_clusters(embedded: dict[str, Coterie]) -> None:
+    scores = {}
+    for name, one in EMBEDDED.items():
+        rounded = Coterie(random_state=0).fit(one.X.astype(np.float16))
+        scores[name] = round(adjusted_rand_index(embedded[name].labels_, rounded.labels_), 2)
+    assert mean(scores.values()) >= LEAST_STABLE_ARI, scores
 
 
 @pytest.mark.parametrize("name", GIVEN_K)

@@ -19,8 +19,9 @@ from benchmarks.data.tasks import OmniglotTasks
 from coterie import recipes
 from coterie.checkpoint import load_checkpoint, save_checkpoint
 from coterie.errors import ConfigError, InputError, OutputError, TrainingError, WeightsError
+from coterie.judged.prior.embeddings import EmbeddingPrior
 from coterie.judged.prior.universal import SyntheticPrior
-from coterie.nn.model import TaskBatch, TaskSampler, to_tensors
+from coterie.nn.model import TaskBatch, to_tensors
 from coterie.pretrained import registry
 from coterie.progress import Progress
 from coterie.recipes import Recipe, parse_recipe, read_recipe, run_recipe, training_seconds
@@ -84,12 +85,21 @@ def test_every_shipped_recipe_runs(path: Path, tmp_path: Path) -> None:
         pytest.skip("COTERIE_DATA, the folder of benchmark data, is not set")
     short = replace(recipe, batch_size=1, train=replace(recipe.train, steps=2))
     if recipe.candidates is not None:  # scoring all its sets takes hours
-        few = replace(recipe.candidates, sets=2, held_out=1, balanced=0.0)
-        tiny = SyntheticPrior(max_points=60, max_features=3, max_clusters=3, weights={"geometric": 1.0})
-        short = replace(short, candidates=few, tasks=tiny)
+        short = replace(_with_few_sets(short), more=tuple(map(_with_few_sets, recipe.more)))
     _, card = load_checkpoint(run_recipe(short, tmp_path))
     assert card["steps"] == 2
     assert card["recipe"] == tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+def _with_few_sets(recipe: Recipe) -> Recipe:
+    """Return the recipe of a judge with few and small sets."""
+    assert recipe.candidates is not None
+    few = replace(recipe.candidates, sets=2, held_out=1, balanced=0.0)
+    if isinstance(recipe.tasks, EmbeddingPrior):
+        small = EmbeddingPrior(min_points=60, max_points=80, max_clusters=4, structureless=0.0)
+        return replace(recipe, candidates=few, tasks=small)
+    tiny = SyntheticPrior(max_points=60, max_features=3, max_clusters=3, weights={"geometric": 1.0})
+    return replace(recipe, candidates=few, tasks=tiny)
 
 
 def test_names_of_recipes_are_unique() -> None:
@@ -148,11 +158,11 @@ def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
 class RecordingTasks:
     """A sampler that records what was sampled."""
 
-    tasks: TaskSampler
+    tasks: Any
     sums: list[float] = field(default_factory=list)
 
     def sample(self, batch_size: int, generator: Generator) -> TaskBatch:
-        batch = self.tasks.sample(batch_size, generator)
+        batch: TaskBatch = self.tasks.sample(batch_size, generator)
         self.sums.append(float(batch.x.sum()))
         return batch
 

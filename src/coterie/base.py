@@ -213,6 +213,18 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         """
         return FitDescription()
 
+    def prepare_table(self, table: Table, callback: Callback | None = None) -> Table:
+        """Return the table that ``fit`` and ``predict`` work on: by default the table itself.
+
+        Parameters
+        ----------
+        table : Table
+            Rows as they were read.
+        callback : callable, optional
+            Called with a ``coterie.progress.Progress`` as the work proceeds.
+        """
+        return table
+
     @abstractmethod
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         """Return the arrays and JSON values that make up the fitted estimator."""

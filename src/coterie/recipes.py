@@ -1,6 +1,6 @@
 """Recipe files: everything that determines trained weights; the same file always gives the same checkpoint."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,9 @@ from coterie.errors import ConfigError, WeightsError
 from coterie.judged.features.table import column_names
 from coterie.judged.judge import JudgeConfig
 from coterie.judged.network import JudgeModel
+from coterie.judged.prior.embeddings import EmbeddingPrior
 from coterie.judged.prior.universal import SyntheticPrior
-from coterie.judged.training import ScoredSetsConfig, train_judge
+from coterie.judged.training import JudgedTasks, ScoredSetsConfig, train_judge
 from coterie.methods import METHODS, get_method
 from coterie.metrics import adjusted_rand_index, normalized_mutual_information
 from coterie.nn.model import SetModel, TaskBatch, TaskSampler, build, eval_mode, to_arrays, to_tensors
@@ -35,11 +36,12 @@ JUDGE = "judge"
 
 T = TypeVar("T")
 
-TASKS: dict[str, type[TaskSampler]] = {
+TASKS: dict[str, type[TaskSampler] | type[EmbeddingPrior]] = {
     "gaussians": MixturesOfGaussians,
     "warped": WarpedGaussians,
     "circles": CircleTasks,
     "universal": SyntheticPrior,
+    "embeddings": EmbeddingPrior,
 }
 """Task samplers by their ``kind`` in recipes; add to it to train on others."""
 NETWORKS: dict[str, type[SetModel]] = {}
@@ -63,6 +65,7 @@ class RecipeFile:
     candidates: dict[str, Any] | None = None  # settings of ScoredSetsConfig, for a judge
     held_out: dict[str, Any] | None = None  # like ``tasks``, for evaluation and calibration on other tasks
     start: str | None = None
+    more: tuple[str, ...] = ()  # further recipes of judges, whose scored sets a judge is trained on too
     scaling: Literal["none", "standard"] = "none"
 
 
@@ -75,14 +78,17 @@ class Recipe:
     summary: str = field(compare=False)  # one sentence about what the weights are for
     method: str
     model: Any  # configuration of the network
-    tasks: TaskSampler  # sampler of the training tasks
+    tasks: TaskSampler | EmbeddingPrior  # sampler of the training tasks; of embeddings for judges only
     batch_size: int
     train: TrainConfig
     seed: int  # seed of the initial weights and of all tasks
     source: Mapping[str, Any] = field(compare=False)  # content of the file, for the card
     candidates: ScoredSetsConfig | None = None  # what a judge is trained on; None for other methods
-    held_out: TaskSampler | None = None  # sampler of the tasks for evaluation and calibration; None for ``tasks``
+    held_out: TaskSampler | EmbeddingPrior | None = (
+        None  # sampler of the tasks for evaluation and calibration; None for ``tasks``
+    )
     start: str | Path | None = None  # initial weights: a registered name or a path; None for random ones
+    more: "tuple[Recipe, ...]" = ()  # recipes whose scored sets a judge is trained on too
     scaling: Literal["none", "standard"] = "none"  # of a table's columns, so that they resemble the training tasks
 
 
@@ -104,6 +110,7 @@ def parse_recipe(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
     if file.seed < 0 or file.batch_size < 1:
         raise ConfigError(f"seed = {file.seed} must be at least 0, and batch_size = {file.batch_size} at least 1.")
     method, model = _split(file.model, "method", "[model]")
+    tasks = _sampler(file.tasks, "[tasks]")
     optimisation = from_dict(TrainConfig, file.train)
     if optimisation.steps < 1:
         raise ConfigError(f"[train] has steps = {optimisation.steps}; it must be at least 1.")
@@ -115,14 +122,15 @@ def parse_recipe(source: Mapping[str, Any], *, folder: Path = Path()) -> Recipe:
         name=file.name,
         summary=file.summary,
         method=method,
-        model=_model_config(method, model),
+        model=_model_config(method, model, getattr(tasks, "metric", "euclidean")),
         candidates=None if file.candidates is None else from_dict(ScoredSetsConfig, file.candidates),
-        tasks=_sampler(file.tasks, "[tasks]"),
+        tasks=tasks,
         held_out=None if file.held_out is None else _sampler(file.held_out, "[held_out]"),
         batch_size=file.batch_size,
         train=optimisation,
         seed=file.seed,
         source=source,
+        more=tuple(read_recipe(folder / path) for path in file.more),
         start=folder / file.start if file.start is not None and is_path(file.start) else file.start,
         scaling=file.scaling,
     )
@@ -158,7 +166,10 @@ def _train_on_tasks(recipe: Recipe, folder: Path, callback: Callback | None) -> 
     """Train a network on labelled tasks and calibrate it; return it with its part of the card."""
     generator = Generator().manual_seed(recipe.seed)
     model = build(_networks()[recipe.method], recipe.model, generator)
-    sampler, seeded = recipe.held_out or recipe.tasks, Generator().manual_seed(recipe.seed + 1)
+    tasks, sampler = recipe.tasks, recipe.held_out or recipe.tasks
+    if isinstance(tasks, EmbeddingPrior) or isinstance(sampler, EmbeddingPrior):
+        raise ConfigError('[tasks] of kind = "embeddings" are for judges only. Choose another kind.')
+    seeded = Generator().manual_seed(recipe.seed + 1)
     held_out = [sampler.sample(recipe.batch_size, seeded) for _ in range(EVALUATION_BATCHES)]
     _check_features(recipe, held_out[0])
     start = None if recipe.start is None else _load_start_weights(recipe.start, model, recipe.method)
@@ -167,7 +178,7 @@ def _train_on_tasks(recipe: Recipe, folder: Path, callback: Callback | None) -> 
         generator.manual_seed(recipe.seed + 1 + rank())
     train(
         model,
-        task_batches(recipe.tasks, batch_size=recipe.batch_size, generator=generator),
+        task_batches(tasks, batch_size=recipe.batch_size, generator=generator),
         recipe.train,
         generator=generator,
         callback=callback,
@@ -183,21 +194,31 @@ def _train_on_tasks(recipe: Recipe, folder: Path, callback: Callback | None) -> 
 
 def _train_on_candidates(recipe: Recipe, folder: Path, callback: Callback | None) -> tuple[JudgeModel, dict[str, Any]]:
     """Train a judge; return it with its part of the card."""
-    if not isinstance(recipe.tasks, SyntheticPrior) or recipe.candidates is None:
-        raise ConfigError('A judge is trained on [tasks] of kind = "universal".')
+    if not isinstance(recipe.tasks, SyntheticPrior | EmbeddingPrior) or recipe.candidates is None:
+        raise ConfigError('A judge is trained on [tasks] of kind = "universal" or "embeddings".')
     open_run(folder, _run_settings(recipe))
     model, card = train_judge(
         recipe.model,
         recipe.tasks,
         recipe.candidates,
         recipe.train,
+        more=tuple(_with_candidates(recipe.more)),
         batch_size=recipe.batch_size,
         seed=recipe.seed,
         folder=folder,
         start=recipe.start,
         callback=callback,
     )
-    return model, card | {"start": None if recipe.start is None else str(recipe.start)}
+    start = None if recipe.start is None else str(recipe.start)
+    return model, card | {"start": start, "more": [dict(each.source) for each in recipe.more]}
+
+
+def _with_candidates(recipes: Sequence[Recipe]) -> Iterator[tuple[JudgedTasks, ScoredSetsConfig, int]]:
+    """Yield what the scored sets of recipes of judges depend on."""
+    for each in recipes:
+        if not isinstance(each.tasks, SyntheticPrior | EmbeddingPrior) or each.candidates is None:
+            raise ConfigError(f"more has {each.name!r}, which is no recipe of a judge. Leave it out.")
+        yield each.tasks, each.candidates, each.seed
 
 
 def evaluate_loss(model: SetModel, batches: Sequence[TaskBatch]) -> dict[str, float]:
@@ -237,9 +258,9 @@ def training_seconds(folder: Path) -> float:
     return total
 
 
-def _model_config(method: object, settings: Mapping[str, Any]) -> Any:
+def _model_config(method: object, settings: Mapping[str, Any], metric: str) -> Any:
     if method == JUDGE:
-        return from_dict(JudgeConfig, {"n_columns": len(column_names()), **settings})
+        return from_dict(JudgeConfig, {"n_columns": len(column_names(metric)), **settings})
     return from_dict(_look_up(_networks(), method, "[model] has method").Config, settings)
 
 
@@ -262,9 +283,9 @@ def _look_up(known: Mapping[str, T], name: object, what: str) -> T:
     return known[name]
 
 
-def _sampler(section: Mapping[str, Any], name: str) -> TaskSampler:
+def _sampler(section: Mapping[str, Any], name: str) -> TaskSampler | EmbeddingPrior:
     kind, settings = _split(section, "kind", name)
-    sampler: TaskSampler = from_dict(cast(Any, _look_up(TASKS, kind, f"{name} has kind")), settings)
+    sampler: TaskSampler | EmbeddingPrior = from_dict(cast(Any, _look_up(TASKS, kind, f"{name} has kind")), settings)
     return sampler
 
 

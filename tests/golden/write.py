@@ -17,7 +17,11 @@ from torch import Generator, Tensor
 from benchmarks.baselines import weights_path
 from coterie.config import from_dict
 from coterie.judged.candidates.registry import generate_candidates
+from coterie.judged.columns import Columns
+from coterie.judged.cosine import CosineSpace
 from coterie.judged.judge import Judge
+from coterie.judged.space import Space
+from coterie.judged.views import CosineView
 from coterie.nn.model import SetModel, TaskBatch, build, to_tensors
 from coterie.pretrained.registry import load_pretrained
 from coterie.recipes import TASKS
@@ -62,13 +66,21 @@ def cluster(name: str, tensors: dict[str, Tensor], card: Mapping[str, Any]) -> d
 
 def judge(name: str) -> dict[str, Any]:
     """Score the first candidates for a set, and count the clusters of the selected one."""
+    reader = Judge.read(name)
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(JUDGED_POINTS, 4)) + 4.0 * rng.normal(size=(3, 4))[rng.integers(3, size=JUDGED_POINTS)]
-    x = np.column_stack([x, rng.integers(2, size=JUDGED_POINTS)])  # a junk column
-    candidates = generate_candidates(x, effort="fast", seed=0)
-    scored = Judge.read(name).score(x, candidates)
+    columns = 4 if reader.metric == "euclidean" else 24
+    x = rng.normal(size=(JUDGED_POINTS, columns))
+    centres, number = 4.0 * rng.normal(size=(3, columns)), rng.integers(3, size=JUDGED_POINTS)
+    x += centres[number]
+    if reader.metric == "euclidean":
+        space = Space(np.column_stack([x, rng.integers(2, size=JUDGED_POINTS)]))  # with a junk column
+    else:
+        view = CosineView.fit(x.astype(np.float32), np.ones(columns), np.zeros(columns))
+        space = CosineSpace(x.astype(np.float32), Columns.numbers(columns), view)
+    candidates = generate_candidates(space, effort="fast", seed=0)
+    scored = reader.score(space, candidates)
     return {
-        "sum_of_points": round(float(np.abs(x).sum()), DIGITS),
+        "sum_of_points": round(float(np.abs(space.x).sum()), DIGITS),
         "n_clusters": [candidates[scored.choose()].n_clusters],
         "logits": [round(value, DIGITS) for value in scored.logits[:JUDGED_CANDIDATES].tolist()],
     }

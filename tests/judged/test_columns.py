@@ -28,7 +28,7 @@ def weights(x: Floats, columns: Columns | None = None) -> Floats:
     """Return the weight of each column in the reference view."""
     space = Space(x, columns)
     first = [space.columns.features(column)[0] for column in range(space.columns.count)]
-    return space.views[0].weight[first]
+    return space.table_views[0].weight[first]
 
 
 def test_indicators_of_one_category_are_joined() -> None:
@@ -131,7 +131,7 @@ def test_huge_and_tiny_categories_have_finite_views(factor: float) -> None:
 def test_the_features_of_a_category_have_variance_one_together() -> None:
     x = np.hstack([blobs(300)[0], one_hot(junk(300, 4))])
     space = Space(x)
-    view = space.views[0]
+    view = space.table_views[0]
     rows = view.transform(x) / view.weight
     assert rows[:, 3:].var(axis=0).sum() == pytest.approx(1.0)
     np.testing.assert_allclose(rows[:, :3].std(axis=0), 1.0, atol=0.05)

@@ -112,7 +112,7 @@ def test_models_of_version_0_1_load(rows: Floats, tmp_path: Path) -> None:
     parameters = {"n_clusters": None, "judge": card["parameters"]["weights"], "effort": "fast", "noise": False}
     save_checkpoint(path, arrays, card | {"parameters": parameters}, force=True)
     loaded = Coterie.load(path)
-    assert (loaded.n_clusters, loaded.weights, loaded.candidates_) == ("auto", "judge-v5", model.candidates_)
+    assert (loaded.n_clusters, loaded.weights, loaded.candidates_) == ("auto", "auto", model.candidates_)
     np.testing.assert_array_equal(loaded.predict(rows), model.labels_)
 
 

@@ -333,8 +333,8 @@ def test_steps_are_to_the_next_number_of_the_same_series(seed: int, count: int) 
     rng = np.random.default_rng(seed)
     values = rng.normal(size=(count, len(table.FEATURES))).astype(np.float32)
     n_clusters, series = rng.integers(2, 8, count), rng.integers(0, 3, count)
-    steps = table.step_features(values, n_clusters, series)
-    assert steps.shape == (count, len(table.STEPS))
+    steps = table.step_features(values, n_clusters, series, table.FEATURE_SETS["euclidean"])
+    assert steps.shape == (count, len(table.FEATURE_SETS["euclidean"].steps))
     assert np.isfinite(steps).all()
     stepped = values[:, NAMES.index(table.STEPPED[0])]
     for one in range(count):

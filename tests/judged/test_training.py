@@ -174,6 +174,43 @@ def test_a_recipe_trains_a_judge_for_coterie(tmp_path: Path) -> None:
     assert 0.0 <= model.confidence_ <= 1.0
 
 
+def test_a_judge_of_embeddings_is_trained_on_the_sets_of_two_recipes(tmp_path: Path) -> None:
+    tasks = {"kind": "embeddings", "min_points": 60, "max_points": 80, "max_clusters": 5, "structureless": 0.0}
+    toml = """name = "toy-broad-v1"
+summary = "A toy."
+seed = 4
+batch_size = 2
+model = { method = "judge" }
+tasks = { kind = "embeddings", min_points = 60, max_points = 80, max_clusters = 9, structureless = 0.0, broad = 1.0 }
+candidates = { sets = 1, held_out = 1 }
+train = { steps = 1 }
+"""
+    (tmp_path / "broad.toml").write_text(toml, encoding="utf-8")
+    source = TOY | {"tasks": tasks, "more": ["broad.toml"]}
+    path = run_recipe(parse_recipe(source, folder=tmp_path), tmp_path / "run")
+    _, card = load_checkpoint(path)
+    assert (card["metric"], card["columns"]) == ("cosine", list(column_names("cosine")))
+    assert [each["name"] for each in card["more"]] == ["toy-broad-v1"]
+    assert {part.name for part in (tmp_path / "run").glob("judged*")} == {"judged", "judged-1"}
+    rows = np.random.default_rng(0).normal(size=(80, 20))
+    assert Coterie(weights=path, effort="fast", random_state=0).fit(rows).metric_ == "cosine"
+
+
+def test_more_recipes_must_be_of_judges(tmp_path: Path) -> None:
+    toml = """name = "toy-dac-v1"
+summary = "A toy."
+seed = 4
+batch_size = 2
+model = { method = "dac", n_features = 2 }
+tasks = { kind = "gaussians", max_points = 12 }
+train = { steps = 1 }
+"""
+    (tmp_path / "dac.toml").write_text(toml, encoding="utf-8")
+    recipe = parse_recipe(TOY | {"more": ["dac.toml"]}, folder=tmp_path)
+    with pytest.raises(ConfigError, match="more has 'toy-dac-v1', which is no recipe of a judge"):
+        run_recipe(recipe, tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -222,3 +259,10 @@ def test_training_starts_from_the_columns_that_an_earlier_judge_read() -> None:
     assert float(single[0]) == pytest.approx(expected_single, abs=1e-4)
     with pytest.raises(ConfigError, match="another size"):
         copy_weights(build(JudgeModel, replace(config, depth=1), Generator().manual_seed(0)), "judge-v3")
+
+
+def test_tasks_of_embeddings_are_for_judges_only(tmp_path: Path) -> None:
+    dac = {"model": {"method": "dac", "n_features": 2}, "tasks": {"kind": "embeddings"}, "candidates": None}
+    source = {key: value for key, value in (TOY | dac).items() if value is not None}
+    with pytest.raises(ConfigError, match="are for judges only"):
+        run_recipe(parse_recipe(source), tmp_path / "run")

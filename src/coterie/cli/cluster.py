@@ -115,6 +115,9 @@ def run(request: ClusterRequest) -> None:
             f"-k {n_clusters} is more than the {features.n_rows} rows of {loaded.source.name}. Ask for fewer clusters."
         )
     known, classes, truth_notes = known_classes(truth, str(loaded.chosen.truth_name))
+    as_read = features
+    with display.progress("Encoding") as callback:
+        features = model.prepare_table(as_read, callback)
     with display.progress("Clustering") as callback:
         model.set_params(callback=callback)
         start = time.perf_counter()
@@ -124,10 +127,15 @@ def run(request: ClusterRequest) -> None:
         description = model.describe_fit(features)
         silhouette, silhouette_notes = measure_silhouette(model, features, description)
         descriptions: tuple[str, ...] = ()
-        if not (image or features.image or request.quiet or request.json):
+        if features is not as_read and as_read.image is None:
+            from coterie.topics import distinctive_words  # noqa: PLC0415  (slow to import, and for texts only)
+
+            words = distinctive_words(as_read.column(0).tolist(), model.labels_)
+            descriptions = tuple(", ".join(words[cluster]) for cluster in range(model.n_clusters_))
+        elif not (image or features.image or request.quiet or request.json):
             data = collect_data(model, features, None, description)
             descriptions = tuple(profile.name for profile in describe_clusters(data, feature_statistics(data)))
-        _write(loaded, model, outputs, append=request.append, seconds=seconds, image=image)
+        _write(loaded, features, model, outputs, append=request.append, seconds=seconds, image=image)
     summary = Summary(
         source=loaded.source.name,
         n_rows=features.n_rows,
@@ -179,7 +187,14 @@ def _check_pixels(image: Size | None, features: Table) -> None:
 
 
 def _write(
-    loaded: Loaded, model: BaseClusterer, outputs: Outputs, *, append: bool, seconds: float, image: Size | None
+    loaded: Loaded,
+    features: Table,
+    model: BaseClusterer,
+    outputs: Outputs,
+    *,
+    append: bool,
+    seconds: float,
+    image: Size | None,
 ) -> None:
     """Write all files, or none; standard output comes last, since it cannot be undone."""
     rows = None
@@ -193,7 +208,7 @@ def _write(
 
             page = render_report(
                 model,
-                loaded.chosen.features,
+                features,
                 title=f"Clusters of {loaded.source.name}",
                 source=loaded.source.name,
                 ids=loaded.chosen.ids,

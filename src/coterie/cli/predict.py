@@ -25,7 +25,8 @@ def run(request: PredictRequest) -> None:
     with display.progress(f"Reading {request.file}") as callback:
         model = _load_fitted(request.model)
         loaded = load_table(request, shape=image_shape(model.table_.names), callback=callback)
-    features = _match_columns(loaded.chosen.features, model.table_)
+        read = model.prepare_table(loaded.chosen.features, callback)
+    features = _match_columns(read, model.table_)
     with display.status("Predicting"):
         start = time.perf_counter()
         labels, memberships = model.predict(features), model.predict_proba(features)

@@ -37,6 +37,21 @@ METHOD = Method(
             default="ignore",
         ),
         Option(
+            "--metric",
+            "metric",
+            "compare rows column by column (euclidean), or by their direction, as embeddings (cosine)",
+            choices=("auto", "cosine", "euclidean"),
+            default="auto",
+        ),
+        Option(
+            "--encoder",
+            "encoder",
+            "cluster embeddings of one text column or of images: sentence-transformers:NAME, timm:NAME, or a folder of "
+            "weights",
+            metavar="ENCODER",
+        ),
+        Option("--cache", "cache", "folder that keeps the embeddings of an encoder", metavar="DIR"),
+        Option(
             "--noise",
             "noise",
             "label rows far from all others, or in a sparse background, as noise (cluster -1)",

@@ -17,11 +17,15 @@ from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, qua
 from coterie.judged.candidates.mixed import LevelIndicators, MixedMoments, mixed_design
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.space import Floats, Geometry, Labels, Singles, Space
-from coterie.judged.views import View
+from coterie.judged.views import AnyView, restore_view
+from coterie.ops.neighbours import most_similar
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 _VOTING_NEIGHBOURS = 5
+_VOTING_SIMILAR = 10
+_NEARBY = 0.1  # of the median distance to the nearest row: within, a training row outvotes its neighbours
+_ROUNDING = 1e-3  # distance below which directions in single precision are equal
 _CELLS_AT_ONCE = 2**21
 _TINY = float(np.finfo(np.float64).tiny)
 _OUTLIER_NEIGHBOURS = 6  # the row itself included
@@ -109,8 +113,7 @@ class Neighbours:
         x = geometry.rows
         nearest = np.asarray(cKDTree(x).query(x, k=[2])[0])  # the first is the row itself
         apart = nearest[(nearest > 0) & np.isfinite(nearest)]
-        # At a tenth of the median distance, a training row outvotes its neighbours, and their disagreement still shows.
-        near = 0.1 * float(np.median(apart)) if apart.size else 1.0
+        near = _NEARBY * float(np.median(apart)) if apart.size else 1.0
         return {"rows": x, "labels": labels, "near": np.array(max(near, _TINY))}
 
     def __init__(self, arrays: Arrays) -> None:
@@ -129,6 +132,35 @@ class Neighbours:
 
 
 @final
+class SimilarRows:
+    """A vote of the most similar training rows, for directions, which have too many dimensions for trees."""
+
+    @staticmethod
+    def fit(geometry: Geometry, labels: Labels) -> dict[str, npt.NDArray[Any]]:
+        """Return `rows` (N, D), `labels` (N,) and `near` (), the distance within which all rows weigh alike."""
+        rows = geometry.rows.astype(np.float32)
+        products = most_similar(rows, rows, 1, without_self=True)[1]
+        apart = np.sqrt(np.maximum(2.0 - 2.0 * products.astype(np.float64), 0.0))
+        near = _NEARBY * float(np.median(apart[apart > _ROUNDING])) if (apart > _ROUNDING).any() else 1.0
+        return {"rows": rows, "labels": labels, "near": np.array(near)}
+
+    def __init__(self, arrays: Arrays) -> None:
+        self.arrays = arrays
+        self.n_clusters = int(arrays["labels"].max()) + 1
+
+    def memberships(self, x: Floats) -> Floats:
+        """Compute the membership probabilities (N, K) of rows (N, D)."""
+        rows, labels, near = (self.arrays[name] for name in ("rows", "labels", "near"))
+        voters, products = most_similar(x, rows, min(_VOTING_SIMILAR, len(rows)))
+        squares = 2.0 - 2.0 * products.astype(np.float64)
+        distances = np.sqrt(np.where(squares > _ROUNDING**2, squares, 0.0))
+        votes = np.zeros((len(x), self.n_clusters))
+        np.add.at(votes, (np.arange(len(x))[:, None], labels[voters]), near / (distances + near))
+        votes /= votes.sum(axis=1, keepdims=True)
+        return votes
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Assigner:
     """Assigns rows to clusters, by a rule fitted in the view that the clusters were found in."""
@@ -138,10 +170,11 @@ class Assigner:
         "gaussians": Gaussians,
         "mixture": Mixture,
         "neighbours": Neighbours,
+        "similar rows": SimilarRows,
     }
     """Rules by the name that algorithms declare."""
 
-    view: View
+    view: AnyView
     rule: str
     arrays: Arrays  # what the rule has learned
 
@@ -152,11 +185,12 @@ class Assigner:
         view, geometry = space.view(candidate.view), space.geometry(candidate.view)
         assigner = cls.fit_rule(view, candidate.rule, geometry, candidate.labels)
         if len(np.unique(assigner.memberships_of_view(geometry.rows).argmax(axis=1))) < candidate.n_clusters:
-            assigner = cls.fit_rule(view, "neighbours", geometry, candidate.labels)
+            vote = "similar rows" if space.metric == "cosine" else "neighbours"
+            assigner = cls.fit_rule(view, vote, geometry, candidate.labels)
         return assigner
 
     @classmethod
-    def fit_rule(cls, view: View, rule: str, geometry: Geometry, labels: Labels) -> Self:
+    def fit_rule(cls, view: AnyView, rule: str, geometry: Geometry, labels: Labels) -> Self:
         """Fit a rule to the rows of the view and their labels 0 to K - 1, all in use."""
         if rule not in cls.RULES:
             raise InputError(f"There is no assignment rule {rule!r}. Use one of: {', '.join(cls.RULES)}.")
@@ -169,8 +203,8 @@ class Assigner:
         return cls(view, rule, cls.RULES[rule].fit(geometry, labels))
 
     @cached_property
-    def _fitted_rule(self) -> Centres | Gaussians | Mixture | Neighbours:
-        rule: Centres | Gaussians | Mixture | Neighbours = self.RULES[self.rule](self.arrays)
+    def _fitted_rule(self) -> Centres | Gaussians | Mixture | Neighbours | SimilarRows:
+        rule: Centres | Gaussians | Mixture | Neighbours | SimilarRows = self.RULES[self.rule](self.arrays)
         return rule
 
     @property
@@ -178,14 +212,15 @@ class Assigner:
         """Number of clusters."""
         return self._fitted_rule.n_clusters
 
-    def memberships(self, x: Floats) -> Floats:
-        """Compute the membership probabilities (N, K) of rows (N, D) in original units."""
+    def memberships(self, x: npt.NDArray[Any]) -> Floats:
+        """Compute the membership probabilities (N, K) of rows (N, D) as the view takes them."""
         return self.memberships_of_view(self.view.transform(x))
 
     def memberships_of_view(self, rows: Floats) -> Floats:
         """Compute the membership probabilities (N, K) of rows of the view, in blocks."""
-        # The widest intermediate has the products of all pairs of columns for each row.
-        width = max(self.n_clusters, (rows.shape[1] + 1) ** 2)
+        # The widest intermediate of mixtures has the products of all pairs of columns for each row.
+        squared = self.rule in {"gaussians", "mixture"}
+        width = max(self.n_clusters, (rows.shape[1] + 1) ** 2 if squared else rows.shape[1])
         step = max(1, _CELLS_AT_ONCE // width)
         result = np.empty((len(rows), self.n_clusters))
         for start in range(0, len(rows), step):
@@ -207,7 +242,7 @@ class Assigner:
         def part(prefix: str) -> dict[str, npt.NDArray[Any]]:
             return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
 
-        return cls(View.from_arrays(names["view"], part("view.")), names["rule"], part("assignment."))
+        return cls(restore_view(names["view"], part("view.")), names["rule"], part("assignment."))
 
 
 @final

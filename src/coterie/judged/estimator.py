@@ -1,7 +1,8 @@
 """Coterie, the default estimator: needs neither a number of clusters nor settings."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,17 +11,19 @@ import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
+from coterie.encoders import encode_cached, load_encoder
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, expected_accuracy, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
+from coterie.judged.cosine import Metric, recognise_metric
 from coterie.judged.judge import Judge, ScoredCandidates
 from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
 from coterie.judged.space import Integers, Labels, Singles, Space
-from coterie.judged.views import View
+from coterie.judged.views import CosineView, View
 from coterie.progress import Callback, Progress
-from coterie.tables.table import Table
+from coterie.tables.table import Table, as_table
 from coterie.validation import (
     BOOLEAN,
     NONE,
@@ -37,6 +40,7 @@ from coterie.validation import (
 LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is little better than a guess
 MIN_ROWS_OF_SINGLE = 50  # fewer rows are no strong evidence that there is one cluster, and the judge saw none
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
+WEIGHTS: dict[Metric, str] = {"euclidean": "judge-v5", "cosine": "judge-cosine-v1"}  # by default
 REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
 UNLIKE = 0.5  # adjusted mutual information below which it does not
 
@@ -82,14 +86,24 @@ class Coterie(BaseClusterer):
     missing : {"ignore", "indicator"}
         Whether missing values are no information, and are filled in from similar rows, or whether that a value is
         missing is information of its own.
+    metric : {"auto", "cosine", "euclidean"}
+        How rows are compared: "euclidean" by columns, which are scaled and weighed; "cosine" by direction, for
+        embeddings of texts, images and the like. "auto" takes wide rows of numbers in one unit for embeddings.
     column_weights : dict of str to float, optional
         Factors of columns by name: below 1 for columns that should count less, 0 to leave a column out.
+    encoder : str, Path, callable or None
+        Turns texts or images into the embeddings that are clustered: ``"sentence-transformers:NAME"`` or
+        ``"timm:NAME"``, a folder of weights, or a function of a list of texts or an array of images; see
+        ``coterie.encoders.load_encoder``. X is then a list of texts, or images.
+    cache : str or Path, optional
+        Folder in which embeddings are kept, so that the same texts or images are encoded once.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
     n_jobs : int, optional
         Number of threads that generate candidates; -1 for one per processor. The result does not depend on it.
     weights : str or Path
-        Weights of the judge: a shipped name or a file.
+        Weights of the judge: a shipped name or a file, which then determines the metric. "auto" is the shipped judge
+        for the metric.
     noise : bool
         Whether rows far from all others, or in a sparse background, get the label -1.
 
@@ -97,6 +111,8 @@ class Coterie(BaseClusterer):
     ----------
     labels_ : array (n,)
         Cluster of each row, the largest cluster being 0; -1 for outliers if ``noise``.
+    metric_ : {"cosine", "euclidean"}
+        How rows were compared.
     confidence_ : float
         Expected adjusted Rand index of the result with the true clusters.
     candidates_ : list of dict
@@ -129,7 +145,10 @@ class Coterie(BaseClusterer):
         "granularity": Number(),
         "effort": (Choice(*EFFORTS), Choice("thorough")),
         "missing": Choice("ignore", "indicator"),
+        "metric": Choice("auto", "cosine", "euclidean"),
         "column_weights": (InstanceOf(Mapping, "a dict of column names to factors"), NONE),
+        "encoder": (PATH, InstanceOf(Callable, "a function"), NONE),
+        "cache": (PATH, NONE),
         "keep_ids": BOOLEAN,
         "n_jobs": (Integer(-1), NONE),
         "weights": PATH,
@@ -152,10 +171,13 @@ class Coterie(BaseClusterer):
         granularity: float = 0.0,
         effort: Effort = "balanced",
         missing: Missing = "ignore",
+        metric: Literal["auto"] | Metric = "auto",
         column_weights: Mapping[str, float] | None = None,
+        encoder: str | Path | Callable[[Any], Any] | None = None,
+        cache: str | Path | None = None,
         keep_ids: bool = False,
         n_jobs: int | None = None,
-        weights: str | Path = "judge-v5",
+        weights: str | Path = "auto",
         noise: bool = False,
         random_state: Any = None,
         verbose: bool = False,
@@ -167,7 +189,10 @@ class Coterie(BaseClusterer):
         self.granularity = granularity
         self.effort: Effort | Literal["thorough"] = effort  # "thorough" is deprecated
         self.missing: Missing = missing
+        self.metric = metric
         self.column_weights = column_weights
+        self.encoder = encoder
+        self.cache = cache
         self.keep_ids = keep_ids
         self.n_jobs = n_jobs
         self.weights = weights
@@ -175,6 +200,47 @@ class Coterie(BaseClusterer):
         self.random_state = random_state
         self.verbose = verbose
         self.callback = callback
+
+    def prepare_table(self, table: Table, callback: Callback | None = None) -> Table:
+        """Return the embeddings of a table of texts or images, if there is an encoder.
+
+        Parameters
+        ----------
+        table : Table
+            One column of texts, or images; embeddings are returned as they are.
+        callback : callable, optional
+            Called with a ``coterie.progress.Progress`` as texts or images are encoded.
+        """
+        if self.encoder is None or (table.image is None and set(table.kinds) == {"number"}):
+            return table
+        if (fitted := vars(self).get("_text_column")) in table.names:
+            table = table.select([table.names.index(fitted)])
+        inputs: Any
+        if table.image is not None and table.block is not None:
+            inputs = table.block.reshape(len(table.block), *table.image).clip(0, 255).astype(np.uint8)
+        elif table.kinds == ("category",):
+            self._text_column: str | None = table.names[0]
+            inputs = table.column(0).tolist()
+        else:
+            raise InputError(
+                f"The encoder takes one column of texts, or images, but {table.source} has {table.n_columns} columns. "
+                "Choose one column of texts."
+            )
+        return replace(as_table(self._encode(inputs, callback)), source=table.source, notes=table.notes)
+
+    def _encode(self, inputs: Any, callback: Callback | None) -> Singles:
+        loaded = vars(self).get("_loaded_encoder")  # loading weights takes seconds
+        if loaded is None or loaded[0] != self.encoder:
+            loaded = self._loaded_encoder = (self.encoder, load_encoder(self.encoder))
+        return encode_cached(loaded[1], inputs, self.cache, callback)
+
+    def _read(self, X: Any, *, reset: bool) -> Table:
+        if self.encoder is None:
+            return super()._read(X, reset=reset)
+        if isinstance(X, Table):
+            return super()._read(self.prepare_table(X, self._progress()), reset=reset)
+        texts = np.asarray(X, dtype=object).tolist() if np.ndim(X) == 1 else X
+        return super()._read(self._encode(texts, self._progress()), reset=reset)
 
     def _fit(self, X: Any) -> None:
         table = self._read(X, reset=True)
@@ -188,8 +254,9 @@ class Coterie(BaseClusterer):
         n_clusters = self._given_n_clusters()
         if n_clusters is not None:
             check_n_clusters(n_clusters, len(encoded))
+        judge, self.metric_ = self._load_judge(encoded)
         vote = SubsampleVote(
-            Judge.load(self.weights),
+            judge,
             effort,
             n_clusters,
             self.max_clusters,
@@ -197,18 +264,67 @@ class Coterie(BaseClusterer):
             seed,
             self.n_jobs,
         )
-        samples = Samples.take(self._preparation, encoded, effort, seed)
+        take = Samples.take_directions if self.metric_ == "cosine" else Samples.take
+        samples = take(self._preparation, encoded, effort, seed)
         self._reference, self._background = samples.reference, samples.noise
         callback = self._progress()
         on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
         spaces = samples.spaces[:1] if n_clusters == 1 else samples.spaces  # nothing to vote on
         result = vote.run(spaces, on_stage)
         self.notes_ = (
+            *self._describe_metric(),
             *result.describe_sampling(len(encoded), ALIKE),
             *self._describe_background(result),
             *self._choose(result, n_clusters),
         )
         self._label(encoded, before)
+
+    def _load_judge(self, encoded: Singles) -> tuple[Judge, Metric]:
+        """Return the judge, and how rows are compared: as the judge was trained, if its weights were chosen."""
+        judge = None if self.weights == "auto" else Judge.load(self.weights)
+        weighted = bool((self._preparation.columns.weight != 1.0).any())
+        if self.metric != "auto":
+            metric = self.metric
+        elif judge is not None:
+            metric = judge.metric
+        elif weighted:  # columns that count differently are compared one by one
+            metric = "euclidean"
+        else:
+            metric = "cosine" if self.encoder is not None else recognise_metric(self._preparation, encoded)
+        judge = judge or Judge.load(WEIGHTS[metric])
+        if judge.metric != metric:
+            raise InputError(
+                f"weights={str(self.weights)!r} are of a judge for metric={judge.metric!r}, but metric={metric!r} was "
+                "asked for. Use other weights, or leave out the metric."
+            )
+        if metric == "cosine":
+            self._check_cosine(weighted=weighted)
+        return judge, metric
+
+    def _check_cosine(self, *, weighted: bool) -> None:
+        """Require columns whose directions mean something."""
+        if weighted:
+            raise InputError(
+                "metric='cosine' compares rows as a whole, without column_weights. Leave out column_weights, or use "
+                "metric='euclidean'."
+            )
+        others = sorted({each.column for each in self.table_.features if each.kind != "number"})
+        if others or self.table_.indicators.positions:
+            raise InputError(
+                f"metric='cosine' needs columns of numbers, but {', '.join(map(repr, others[:5])) or 'an indicator'} "
+                "is not one. Leave such columns out, or use metric='euclidean'."
+            )
+
+    def _describe_metric(self) -> list[str]:
+        """Say so if rows are compared by their directions, although that was not asked for."""
+        if self.metric_ == "euclidean" or (self.metric, self.weights, self.encoder) != ("auto", "auto", None):
+            return []
+        what = f"The {len(self.table_.features):,} columns look like embeddings: rows are compared by their cosine."
+        return [f"{what} With metric='euclidean' they are compared column by column."]
+
+    def _rows(self, encoded: Singles) -> npt.NDArray[Any]:
+        """Return encoded rows as views take them."""
+        return encoded if self.metric_ == "cosine" else self._preparation.scale(encoded)
 
     def _describe_background(self, result: VoteResult) -> list[str]:
         """Say how many rows are background noise, if there is any."""
@@ -369,7 +485,7 @@ class Coterie(BaseClusterer):
         assigner = Assigner.fit(scored.space, scored.best_with(n_clusters))
         outliers = None if self._outliers is None else Outliers.fit(assigner, scored.space.x)
         encoded = self._encode_rows(X)
-        parts = (self._preparation.scale(encoded[block]) for block in blocks(len(encoded)))
+        parts = (self._rows(encoded[block]) for block in blocks(len(encoded)))
         order = np.arange(n_clusters)
         return np.concatenate([self._mark_noise(x, assign(x, assigner, outliers, order)[1]) for x in parts])
 
@@ -413,12 +529,12 @@ class Coterie(BaseClusterer):
         return self._scored
 
     def _assign(self, encoded: Singles) -> tuple[Singles, Labels]:
-        x = self._preparation.scale(encoded)
+        x = self._rows(encoded)
         accuracy = 1.0 if self.chosen_ is None else expected_accuracy(self.confidence_)
         memberships, labels = assign(x, self._assigner, self._outliers, self._order, accuracy)
         return memberships, self._mark_noise(x, labels)
 
-    def _mark_noise(self, x: npt.NDArray[np.float64], labels: Labels) -> Labels:
+    def _mark_noise(self, x: npt.NDArray[Any], labels: Labels) -> Labels:
         """Label rows of the background -1 if that is asked for."""
         if self.noise and self._background is not None:
             labels[self._background.find(self._reference.transform(x))] = -1
@@ -453,7 +569,13 @@ class Coterie(BaseClusterer):
             arrays |= self._background.to_arrays()
             arrays |= {f"reference.{name}": value for name, value in self._reference.to_arrays().items()}
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
-        card = {**names, **{name: getattr(self, f"{name}_") for name in described}, "notes": list(self.notes_)}
+        text_column = vars(self).get("_text_column")
+        card = {
+            "text_column": text_column,
+            **names,
+            **{name: getattr(self, f"{name}_") for name in described},
+            "notes": list(self.notes_),
+        }
         return arrays, card
 
     def _from_checkpoint(self, arrays: dict[str, npt.NDArray[Any]], card: dict[str, Any]) -> None:
@@ -463,12 +585,14 @@ class Coterie(BaseClusterer):
             self.effort = "balanced"
         self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
+        self.metric_ = "cosine" if self._assigner.view.name == CosineView.name else "euclidean"
         self._outliers = Outliers.from_arrays(arrays)
         self._background = NoiseModel.from_arrays(arrays)
         if self._background is not None:
             prefix = "reference."
             own = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
             self._reference = View.from_arrays("reference", own)
+        self._text_column = card.get("text_column")
         self._scored = None
         self._order, self._means = arrays["order"], arrays["means"]
         self.cluster_centers_ = self.table_.inverse_transform(self._means)

@@ -20,7 +20,8 @@ from scipy.special import erf, expit
 from coterie.config import from_dict
 from coterie.errors import ConfigError, InputError, WeightsError
 from coterie.judged.candidates.registry import Candidate
-from coterie.judged.features.table import CandidateFeatures, column_names
+from coterie.judged.cosine import Metric
+from coterie.judged.features.table import FEATURE_SETS, CandidateFeatures, column_names
 from coterie.judged.space import Floats, Integers, Singles, Space
 from coterie.pretrained.registry import load_pretrained, pretrained_names
 from coterie.validation import Constraints, Integer, Number, check_parameters
@@ -254,6 +255,7 @@ class Judge:
     offset: float
     number_cost: float = 0.0  # logits, before calibration, that each doubling of the number of clusters costs
     single_threshold: float = 1.0  # as in `ScoredCandidates`; judges before version 3 never answer with one cluster
+    metric: Metric = "euclidean"  # of the candidates that it was trained on
 
     @classmethod
     def read(cls, weights: str | Path) -> Self:
@@ -265,8 +267,9 @@ class Judge:
             )
         try:
             network = JudgeNetwork(from_dict(JudgeConfig, card["model"]), arrays)
-            columns, calibration = tuple(card["columns"]), card["calibration"]
-            if len(columns) != network.config.n_columns or set(columns).isdisjoint(column_names()):
+            columns, calibration, metric = tuple(card["columns"]), card["calibration"], card.get("metric", "euclidean")
+            known = column_names(metric) if metric in FEATURE_SETS else ()
+            if len(columns) != network.config.n_columns or set(columns).isdisjoint(known):
                 raise WeightsError(
                     f"weights={str(weights)!r} were trained on columns that this version does not compute. Train the "
                     "judge again from its recipe."
@@ -274,7 +277,7 @@ class Judge:
             slope, offset = float(calibration["slope"]), float(calibration["offset"])
             since_v3 = [name for name in ("number_cost", "single_threshold") if name in calibration]
             later = {name: float(calibration[name]) for name in since_v3}
-            return cls(network, columns, slope, offset, **later)
+            return cls(network, columns, slope, offset, metric=metric, **later)
         except (KeyError, ConfigError) as error:
             raise WeightsError(f"weights={str(weights)!r} lack part of a judge ({error}). Save it again.") from error
 

@@ -84,6 +84,11 @@ class Preparation:
         """Restore the relative scales of encoded columns; categories get the median scale of the number columns."""
         return encoded.astype(np.float64) * self._scales
 
+    @property
+    def units(self) -> tuple[Floats, Floats]:
+        """Factor and offset (D,) that turn encoded numbers into the units of the table."""
+        return np.array(self.encoder.numbers.scales), np.array(self.encoder.numbers.centres)
+
     def to_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """Return what to save beside the encoder."""
         return {"preparation.donors": self.donors, "preparation.weights": self.columns.weight}

@@ -10,15 +10,17 @@ from scipy.special import expit
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates, order_by_size
+from coterie.judged.cosine import CosineSpace
 from coterie.judged.features.partitions import rand_indices
 from coterie.judged.judge import Judge, ScoredCandidates, choose
 from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Preparation
 from coterie.judged.space import Floats, Integers, Labels, Singles, Space
-from coterie.judged.views import View
+from coterie.judged.views import AnyView, CosineView
 
 SAMPLE_ROWS: dict[Effort, int] = {"fast": 1000, "balanced": 1500}  # rows of a subsample
 MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 3}  # subsamples of a table with enough rows
+COSINE_ROWS: dict[Effort, int] = {"fast": 2000, "balanced": 4000}  # rows of the only subsample of embeddings
 POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
 
 OnStage = Callable[[str], None]
@@ -141,8 +143,16 @@ class Samples:
 
     indices: tuple[Labels, ...]  # rows of each subsample, ascending
     spaces: tuple[Space, ...]  # the same rows as they are clustered
-    reference: View  # the view in which noise was looked for
+    reference: AnyView  # the view in which noise was looked for
     noise: NoiseModel | None  # how noise is recognised; None if there is none
+
+    @classmethod
+    def take_directions(cls, preparation: Preparation, encoded: Singles, effort: Effort, seed: int) -> Self:
+        """Take one subsample of embeddings, among which no noise is looked for; rows are in the encoding."""
+        chosen = subsample_indices(len(encoded), COSINE_ROWS[effort], seed)
+        rows = encoded[chosen]
+        view = CosineView.fit(rows, *preparation.units)
+        return cls((chosen,), (CosineSpace(rows, preparation.columns, view),), view, None)
 
     @classmethod
     def take(cls, preparation: Preparation, encoded: Singles, effort: Effort, seed: int) -> Self:

@@ -7,7 +7,7 @@ computed when first asked for, then kept.
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, Self, TypeVar, final
+from typing import Any, ClassVar, Literal, Self, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,7 +18,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from coterie.errors import InputError
 from coterie.judged.columns import Columns
-from coterie.judged.views import View, fit_views
+from coterie.judged.views import AnyView, View, fit_views
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
@@ -128,7 +128,6 @@ _MAX_MODES = 64
 _BASIN_PROMINENCES = (1.0, 2.0)
 
 
-@final
 class Geometry:
     """Rows (N, D) under one view, with what is derived from their distances; for up to about 2,000 rows.
 
@@ -370,7 +369,6 @@ def _nearest(distances: npt.NDArray[Any], count: int) -> tuple[npt.NDArray[np.in
     return np.take_along_axis(nearest, order, axis=1), np.take_along_axis(found, order, axis=1)
 
 
-@final
 class Space:
     """The rows (N, D) of one fit, in original units, with their views and the geometry of each.
 
@@ -384,6 +382,8 @@ class Space:
     (50, 50)
     """
 
+    metric: ClassVar[str] = "euclidean"
+
     def __init__(self, x: Floats, columns: Columns | None = None, *, noise: float = 0.0) -> None:
         self.x: Floats = np.asarray(x, dtype=np.float64)
         self.noise = noise  # fraction of the rows that were left out as background noise
@@ -395,9 +395,14 @@ class Space:
         """Return the space of some rows; a space is returned as it is."""
         return x if isinstance(x, Space) else cls(x)
 
-    @cached_property
-    def views(self) -> tuple[View, ...]:
+    @property
+    def views(self) -> tuple[AnyView, ...]:
         """The views that differ from one another, the reference first."""
+        return self.table_views
+
+    @cached_property
+    def table_views(self) -> tuple[View, ...]:
+        """The views of columns that are scaled and weighed one by one."""
         return fit_views(self.x, self.columns)
 
     @cached_property
@@ -411,17 +416,19 @@ class Space:
         found = (self.columns.features(int(column)) for column in np.flatnonzero(self.discrete))
         return tuple(features for features in found if varying[features].any())
 
-    def view(self, name: str) -> View:
+    def view(self, name: str) -> AnyView:
         """Return the view of that name."""
         return next(view for view in self.views if view.name == name)
 
     def geometry(self, name: str) -> Geometry:
         """Return the geometry of the rows under a view."""
         if name not in self._geometries:
-            view = self.view(name)
-            discrete = () if view.projection.size else self._discrete_features
-            self._geometries[name] = Geometry(view.transform(self.x), discrete)
+            self._geometries[name] = self._measure(self.view(name))
         return self._geometries[name]
+
+    def _measure(self, view: AnyView) -> Geometry:
+        mixed = isinstance(view, View) and view.projection.size > 0
+        return Geometry(view.transform(self.x), () if mixed else self._discrete_features)
 
     @property
     def reference(self) -> Geometry:
@@ -431,5 +438,5 @@ class Space:
     def without_geometry(self) -> "Space":
         """Return the rows and views alone, which take little memory."""
         light = Space(self.x, self.columns, noise=self.noise)
-        light.views = self.views
+        light.table_views = self.table_views
         return light

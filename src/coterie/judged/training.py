@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, Protocol, final
 
 import numpy as np
 import torch
@@ -28,7 +28,6 @@ from coterie.judged.judge import Judge
 from coterie.judged.network import JudgedBatch, JudgeModel
 from coterie.judged.preparation import Preparation
 from coterie.judged.prior.task import SyntheticTask
-from coterie.judged.prior.universal import SyntheticPrior
 from coterie.judged.sample import SAMPLE_ROWS, Samples, subsample_indices
 from coterie.metrics import adjusted_rand_index
 from coterie.nn.model import build, to_arrays, to_tensors
@@ -52,6 +51,15 @@ _CONSTRAINTS: Mapping[str, Constraints] = {
     "balanced": FRACTION,
     "max_candidates": Integer(2),
 }
+
+
+class JudgedTasks(Protocol):
+    """What a judge is trained on."""
+
+    metric: ClassVar[str]  # how the rows of the tasks are compared
+
+    def sample_task(self, generator: Generator) -> SyntheticTask:
+        """Sample one labelled set; all randomness comes from the generator."""
 
 
 @final
@@ -84,30 +92,38 @@ class ScoredSet:
 
 def train_judge(
     config: Any,
-    tasks: SyntheticPrior,
+    tasks: JudgedTasks,
     candidates: ScoredSetsConfig,
     optimisation: TrainConfig,
     *,
     batch_size: int,
     seed: int,
     folder: Path,
+    more: Sequence[tuple[JudgedTasks, ScoredSetsConfig, int]] = (),
     start: str | Path | None = None,
     callback: Callback | None = None,
 ) -> tuple[JudgeModel, dict[str, Any]]:
     """Build scored sets in the folder, train a judge on them and calibrate it; `start` as in ``copy_weights``.
 
+    With `more`, it is trained on the sets of further tasks too, each given with their numbers and their seed.
     Return the judge, and what its card says about features, calibration and held-out evaluation.
     """
-    sets = make_scored_sets(tasks, candidates, seed, folder / "judged")
+    training, held_out = [], []
+    for index, (source, config_of_sets, own_seed) in enumerate([(tasks, candidates, seed), *more]):
+        name = f"judged-{index}" if index else "judged"
+        sets = make_scored_sets(source, config_of_sets, own_seed, folder / name)
+        training += sets[: config_of_sets.sets]
+        held_out += sets[config_of_sets.sets :]
     return train_on_scored_sets(
         config,
-        sets[: candidates.sets],
-        sets[candidates.sets :],
+        training,
+        held_out,
         optimisation,
         batch_size=batch_size,
         max_candidates=candidates.max_candidates,
         seed=seed,
         folder=folder,
+        metric=tasks.metric,
         start=start,
         callback=callback,
     )
@@ -123,6 +139,7 @@ def train_on_scored_sets(
     max_candidates: int = MAX_CANDIDATES,
     seed: int,
     folder: Path,
+    metric: str = "euclidean",
     start: str | Path | None = None,
     callback: Callback | None = None,
 ) -> tuple[JudgeModel, dict[str, Any]]:
@@ -134,7 +151,7 @@ def train_on_scored_sets(
     model = build(JudgeModel, config, generator)
     model.fit_normalisation(torch.cat([one.columns for one in training]))
     if start is not None:
-        copy_weights(model, start)
+        copy_weights(model, start, metric)
     batches = candidate_batches(training, batch_size=batch_size, max_candidates=max_candidates, generator=generator)
     train(
         model,
@@ -147,13 +164,14 @@ def train_on_scored_sets(
     )
     model.eval()
     return model, {
-        "columns": list(column_names()),
+        "metric": metric,
+        "columns": list(column_names(metric)),
         "calibration": fit_calibration(model, held_out),
         "evaluation": evaluate_choices(model, held_out),
     }
 
 
-def copy_weights(model: JudgeModel, start: str | Path) -> None:
+def copy_weights(model: JudgeModel, start: str | Path, metric: str = "euclidean") -> None:
     """Copy the weights of another judge of the same size: shipped ones by name, or those of a file.
 
     Columns are matched by name; those that it did not read have no effect at first.
@@ -162,7 +180,7 @@ def copy_weights(model: JudgeModel, start: str | Path) -> None:
     sizes = [(each.width, each.heads, each.depth, each.members) for each in (judge.network.config, model.config)]
     if sizes[0] != sizes[1]:
         raise ConfigError(f"start = {str(start)!r} is of another size than the recipe's [model]. Change one of them.")
-    positions = {name: position for position, name in enumerate(column_names())}
+    positions = {name: position for position, name in enumerate(column_names(metric))}
     theirs = [index for index, name in enumerate(judge.columns) if name in positions]
     ours = [positions[judge.columns[index]] for index in theirs]
     state = model.state_dict()
@@ -176,7 +194,7 @@ def copy_weights(model: JudgeModel, start: str | Path) -> None:
             state[name].copy_(weight)
 
 
-def make_scored_sets(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, folder: Path) -> list[ScoredSet]:
+def make_scored_sets(tasks: JudgedTasks, config: ScoredSetsConfig, seed: int, folder: Path) -> list[ScoredSet]:
     """Build the scored sets that the folder lacks, on all processors, and read them all; held-out sets come last."""
     folder.mkdir(parents=True, exist_ok=True)
     needed = config.sets + config.held_out
@@ -189,14 +207,15 @@ def make_scored_sets(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int,
     return [scored for indices in ranges for scored in read_scored_sets(_file(folder, indices))]
 
 
-def score_candidates(task: SyntheticTask, effort: Effort, seed: int) -> ScoredSet | None:
+def score_candidates(task: SyntheticTask, effort: Effort, seed: int, metric: str = "euclidean") -> ScoredSet | None:
     """Generate candidate partitions of a set as the estimator does, and compare them with its labels.
 
     None if there are no candidates, or too few rows left that are not noise.
     """
     table = task.to_table()
     preparation = Preparation.fit(table, subsample_indices(table.n_rows, SAMPLE_ROWS[effort], seed))
-    samples = Samples.take(preparation, preparation.encode(table), effort, seed)
+    take = Samples.take_directions if metric == "cosine" else Samples.take
+    samples = take(preparation, preparation.encode(table), effort, seed)
     space, truth = samples.spaces[0], task.labels.numpy()[samples.indices[0]]
     labelled = truth >= 0
     candidates = generate_candidates(space, effort=effort, seed=seed) if labelled.any() else []
@@ -296,7 +315,7 @@ def _sets_of_several_clusters(sets: Sequence[ScoredSet]) -> list[ScoredSet]:
     return several
 
 
-def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indices: range, folder: Path) -> None:
+def _make_file(tasks: JudgedTasks, config: ScoredSetsConfig, seed: int, indices: range, folder: Path) -> None:
     torch.set_num_threads(1)
     tensors, kinds = {}, []
     for index in indices:
@@ -304,7 +323,7 @@ def _make_file(tasks: SyntheticPrior, config: ScoredSetsConfig, seed: int, indic
         generator = Generator().manual_seed(seed * _STRIDE + index)
         while one is None:
             effort: Effort = "balanced" if _bernoulli(config.balanced, generator) else "fast"
-            one = score_candidates(tasks.sample_task(generator), effort, index)
+            one = score_candidates(tasks.sample_task(generator), effort, index, tasks.metric)
         kinds.append(one.kind)
         truth = torch.tensor(one.n_true_clusters)
         for name, value in zip(_TENSORS, (one.columns, one.score, one.n_clusters, truth), strict=True):

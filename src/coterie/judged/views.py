@@ -3,8 +3,9 @@
 Letters: N rows, D features, E dimensions of a view, Q knots.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, Self, final
+from typing import Any, ClassVar, Self, TypeAlias, final
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +14,8 @@ from scipy.special import ndtri
 
 from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, prediction_weights
 from coterie.tables.encoder import NumberSummary, summarise
+
+Singles = npt.NDArray[np.float32]
 
 _CLIP = 10.0  # standard deviations at which standardised values are clipped
 _WIDE_CLIP = 1e9  # of heavy-tailed values before they are transformed; powers of larger ones overflow
@@ -31,6 +34,8 @@ _EQUAL_VARIANCES = 1.3
 _SKEWED, _HEAVY_TAILED = 1.0, 3.0  # skewness and excess kurtosis above which ranks may help
 _SKEWED_FRACTION = 0.2
 _VERY_SKEWED, _VERY_HEAVY_TAILED = 2.0, 10.0  # above which distances in original units say little
+_COSINE_DIMENSIONS = 100
+_CELLS_AT_ONCE = 2**22
 
 
 @final
@@ -67,6 +72,76 @@ class View:
             z = np.stack(list(columns), axis=1)
         z = z * self.weight
         return z @ self.projection if self.projection.size else z
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class CosineView:
+    """Directions of wide rows: centred unit vectors on their leading principal axes, again of length one.
+
+    Distances between them order pairs of rows as the cosine does.
+    """
+
+    name: ClassVar[str] = "cosine"
+    factor: Singles  # (D,): what encoded columns are multiplied by to be in the units of the input
+    origin: Singles  # (D,): what is then added
+    mean: Singles  # (D,): of the unit vectors
+    axes: Singles  # (D, E): principal axes of the centred unit vectors
+
+    @classmethod
+    def fit(cls, encoded: Float[Singles, "N D"], factor: Floats, origin: Floats) -> Self:
+        """Fit to encoded rows; multiplied by `factor` and moved by `origin` they are in the units of the input."""
+        unit = float(np.abs(factor).max()) or 1.0  # lengths do not matter, and squares of huge ones overflow
+        none = np.empty(0, dtype=np.float32)
+        fitted = cls((factor / unit).astype(np.float32), (origin / unit).astype(np.float32), none, none[:, None])
+        units = fitted.units(encoded)
+        mean = units.mean(axis=0)
+        centred = units - mean
+        if len(centred) >= centred.shape[1]:
+            axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1][:, ::-1]
+        else:
+            axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)[2].T
+        axes = axes[:, : min(_COSINE_DIMENSIONS, *centred.shape)]
+        # The sign of an axis is arbitrary: make its largest entry positive.
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+        return replace(fitted, mean=mean, axes=axes.astype(np.float32))
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]]) -> Self:
+        """Restore a view from ``to_arrays``."""
+        return cls(**arrays)
+
+    def to_arrays(self) -> dict[str, Singles]:
+        """Return all fields, to save."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def units(self, encoded: npt.NDArray[Any]) -> Singles:
+        """Return encoded rows (N, D) as unit vectors in the units of the input; rows of zeros stay zeros."""
+        rows: Singles = encoded * self.factor
+        rows += self.origin
+        lengths = np.sqrt(np.einsum("nd,nd->n", rows, rows))
+        rows /= np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
+        return rows
+
+    def transform(self, x: npt.NDArray[Any]) -> Floats:
+        """Transform encoded rows (N, D) to directions (N, E)."""
+        projected = np.empty((len(x), self.axes.shape[1]))
+        step = max(1, _CELLS_AT_ONCE // len(self.mean))
+        for start in range(0, len(x), step):  # wide rows take much memory
+            rows = self.units(np.asarray(x[start : start + step], dtype=np.float32))
+            rows -= self.mean
+            projected[start : start + step] = rows @ self.axes
+        lengths = np.sqrt(np.einsum("ne,ne->n", projected, projected))
+        projected /= np.maximum(lengths, np.finfo(np.float32).tiny)[:, None]
+        return projected
+
+
+AnyView: TypeAlias = View | CosineView
+
+
+def restore_view(name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> AnyView:
+    """Restore a view of that name from the arrays of its ``to_arrays``."""
+    return CosineView.from_arrays(arrays) if name == CosineView.name else View.from_arrays(name, dict(arrays))
 
 
 def fit_views(x: Float[Floats, "N D"], columns: Columns | None = None) -> tuple[View, ...]:

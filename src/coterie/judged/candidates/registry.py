@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import InputError
+from coterie.judged.candidates.communities import communities, nested_communities
 from coterie.judged.candidates.graphs import (
     density_modes,
     density_peaks,
@@ -48,6 +49,8 @@ _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 3
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
 _GROWTH = 1.15
 _USUAL_CLUSTERS = 50  # numbers up to this one are always tried
+_MAX_TOPICS = 500  # clusters of embeddings
+_ROWS_PER_TOPIC = 10
 _ROWS_PER_CLUSTER = 5  # among those that are clustered, for larger numbers
 _MAX_FALL = 0.95  # fraction of the highest silhouette below which still larger numbers are not tried
 
@@ -116,6 +119,9 @@ class Algorithm:
         Largest number of clusters that it is asked for, unless a larger one was given by the user.
     seeded : bool
         Whether ``generate`` takes a ``seed`` too.
+    metric : str
+        "euclidean" for algorithms that run on the views of a table; "cosine" for those that run on the directions of
+        embeddings, and whose ``geometry`` is a ``coterie.judged.cosine.CosineGeometry``.
     """
 
     name: str
@@ -125,6 +131,7 @@ class Algorithm:
     max_clusters: int | None = None
     seeded: bool = False
     other_views: tuple[str, ...] | None = None
+    metric: str = "euclidean"
 
     def runs_on(self, view: str, effort: Effort, *, is_reference: bool) -> Runs:
         """Return what is run on a view."""
@@ -214,6 +221,15 @@ register(
     Algorithm("density modes", density_modes, "neighbours", _by_effort(_ONCE, OFF, _ONCE, OFF)),
 )
 
+_GRAPHS = _by_effort(_grid(n_neighbours=[30]), OFF, _grid(n_neighbours=(30, 15)), OFF)
+_NESTED_RUNS = _by_effort(_grid(n_neighbours=[30]), OFF, _grid(n_neighbours=[30]), OFF)
+register(
+    Algorithm("communities", communities, "similar rows", _GRAPHS, metric="cosine"),
+    Algorithm("nested communities", nested_communities, "similar rows", _NESTED_RUNS, metric="cosine"),
+    Algorithm("k-means, cosine", k_means, "centres", _by_effort(_ONCE, OFF, _FINE, OFF), metric="cosine"),
+    Algorithm("Ward linkage, cosine", linkage_cuts, "similar rows", _by_effort(OFF, OFF, _ONCE, OFF), metric="cosine"),
+)
+
 
 def cluster_numbers(n: int, n_distinct: int, max_clusters: int, *, fine: bool = True) -> tuple[int, ...]:
     """Return numbers of clusters from 2 up, first every one, then in growing steps.
@@ -246,8 +262,12 @@ def find_max_clusters(geometry: Geometry) -> int:
     return found
 
 
-def _limit(max_clusters: int | Literal["auto"], geometry: Geometry) -> int:
-    return find_max_clusters(geometry) if max_clusters == "auto" else max_clusters
+def _limit(max_clusters: int | Literal["auto"], space: Space) -> int:
+    if max_clusters != "auto":
+        return max_clusters
+    if space.metric == "cosine":
+        return max(_USUAL_CLUSTERS, min(_MAX_TOPICS, len(space.x) // _ROWS_PER_TOPIC))
+    return find_max_clusters(space.reference)
 
 
 def generate_candidates(
@@ -276,7 +296,7 @@ def generate_candidates(
     if len(space.x) < 2 or (n_distinct := len(np.unique(space.reference.rows, axis=0))) < max(2, n_clusters or 0):
         return []
     asked = set() if n_clusters is None else {n_clusters}
-    highest = 1 if n_clusters == 1 else _limit(max_clusters, space.reference)
+    highest = 1 if n_clusters == 1 else _limit(max_clusters, space)
     numbers = {fine: cluster_numbers(len(space.x), n_distinct, highest, fine=fine) for fine in (False, True)}
     views = [view.name for view in space.views[: MAX_VIEWS[effort]]]
     geometries = [space.geometry(name) for name in views]  # threads share none of them
@@ -285,7 +305,7 @@ def generate_candidates(
         """Return the candidates on one view that have an acceptable number of clusters."""
         geometry, view = geometries[position], views[position]
         found = []
-        for algorithm in ALGORITHMS.values():
+        for algorithm in (each for each in ALGORITHMS.values() if each.metric == space.metric):
             runs = algorithm.runs_on(view, effort, is_reference=position == 0)
             largest = min(algorithm.max_clusters or highest, highest if position == 0 else MAX_ON_OTHER_VIEWS)
             ks = sorted(asked.union(k for k in numbers[runs.fine] if k <= largest))

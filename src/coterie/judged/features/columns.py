@@ -42,7 +42,7 @@ class ColumnLevels:
             if codes.max() > 0 or (column == every[-1] and not blocks):
                 blocks.append(np.eye(int(codes.max()) + 1)[codes])
                 discrete.append(space.discrete[column])
-                weight.append(space.views[0].weight[features[0]])
+                weight.append(space.table_views[0].weight[features[0]])
         starts = np.cumsum([0, *(block.shape[1] for block in blocks[:-1])])
         return cls(np.hstack(blocks), starts, np.array(discrete), np.array(weight))
 

@@ -1,5 +1,7 @@
 """How far k-means agrees with itself on two halves of the rows, for each number of clusters."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.spatial.distance import cdist
 
@@ -12,7 +14,7 @@ _MIN_ROWS = 2  # of a half, per cluster
 _SEED = 0  # halves are the same whenever the rows are
 
 
-def halves_agreement(geometry: Geometry) -> tuple[Floats, Floats]:
+def halves_agreement(geometry: Geometry, numbers: Sequence[int] = _NUMBERS) -> tuple[Floats, Floats]:
     """Return log numbers of clusters, and the adjusted Rand index of two partitions of all rows into that many.
 
     Each is by the means of k-means on one half of the rows, which are split at random.
@@ -20,8 +22,8 @@ def halves_agreement(geometry: Geometry) -> tuple[Floats, Floats]:
     rows = geometry.rows
     # The order of the rows must not matter: the halves are random in a sorted order.
     order = np.lexsort(rows.T)[np.random.default_rng(_SEED).permutation(len(rows))]
-    halves = [Geometry(rows[np.sort(part)]) for part in np.array_split(order, 2)]
-    numbers = [k for k in _NUMBERS if k * _MIN_ROWS <= len(halves[1].rows)]
+    halves = [type(geometry)(rows[np.sort(part)]) for part in np.array_split(order, 2)]
+    numbers = [k for k in numbers if k * _MIN_ROWS <= len(halves[1].rows)]
     if not numbers:
         return np.zeros(1), np.ones(1)
     labels = []

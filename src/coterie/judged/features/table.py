@@ -1,9 +1,9 @@
 """The feature table of candidates: named columns that the judge reads."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ from scipy.special import ndtri
 
 from coterie.judged.candidates.registry import ALGORITHMS, Candidate
 from coterie.judged.features.columns import ColumnLevels, column_information, table_features
+from coterie.judged.features.embeddings import EMBEDDING_FEATURES, EMBEDDING_STEPPED, embedding_features
 from coterie.judged.features.measures import (
     ClusterMoments,
     centre_features,
@@ -237,10 +238,6 @@ STEPPED: tuple[str, ...] = (
     "latent_class_gain",
 )
 """Features of which the change with the number of clusters is a column too."""
-STEPS: tuple[str, ...] = (
-    *(f"{name} against fewer clusters" for name in STEPPED),
-    *(f"{name} with more clusters" for name in STEPPED),
-)
 VIEWS = ("standardised", "raw", "whitened", "ranks", "power", "factors", "unweighted")
 
 # Scored sets on disk, which judges are trained on, have their columns in this order.
@@ -256,16 +253,35 @@ _PROBES = 256
 _PROBED_AXES = 5
 
 
-def column_names() -> tuple[str, ...]:
+@final
+@dataclass(frozen=True, slots=True)
+class FeatureSet:
+    """What is measured of candidates under one metric."""
+
+    meanings: Mapping[str, str]  # feature -> meaning
+    stepped: tuple[str, ...]  # features of which the change with the number of clusters is a column too
+    views: tuple[str, ...]  # views that candidates come from; none if there is only one
+    compute: Callable[[Any, Int[AnyLabels, "R N"]], Float[Singles, "R F"]]  # from a space and partitions of its rows
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """Names of the columns for changes with the number of clusters."""
+        fewer = (f"{name} against fewer clusters" for name in self.stepped)
+        return (*fewer, *(f"{name} with more clusters" for name in self.stepped))
+
+
+def column_names(metric: str = "euclidean") -> tuple[str, ...]:
     """Return the names of all columns, including those of algorithms registered from outside."""
-    algorithms = dict.fromkeys((*_ONE_HOT_ORDER, *ALGORITHMS))
+    features = FEATURE_SETS[metric]
+    first = _ONE_HOT_ORDER if metric == "euclidean" else ()
+    algorithms = dict.fromkeys((*first, *(name for name, each in ALGORITHMS.items() if each.metric == metric)))
     return (
-        *FEATURES,
-        *(f"rank of {name}" for name in FEATURES),
+        *features.meanings,
+        *(f"rank of {name}" for name in features.meanings),
         *AGREEMENTS,
-        *STEPS,
+        *features.steps,
         *(f"by {name}" for name in algorithms),
-        *(f"on {name}" for name in VIEWS),
+        *(f"on {name}" for name in features.views),
     )
 
 
@@ -276,19 +292,20 @@ class CandidateFeatures:
 
     space: Space  # the rows; features are those on standardised columns, so that candidates of all views compare
     candidates: tuple[Candidate, ...]  # at least one
-    values: Float[Singles, "R F"]  # columns as in `FEATURES`
+    values: Float[Singles, "R F"]  # columns as in the `FEATURE_SETS` of the metric
     agreement: Float[Floats, "R R"]  # adjusted Rand index of every pair of candidates
 
     @classmethod
     def compute(cls, x: Floats | Space, candidates: Sequence[Candidate]) -> Self:
         """Compute the features of candidates for rows (N, D) in original units."""
         space, labels = Space.of(x), _stack_labels(candidates)
-        return cls(space, tuple(candidates), partition_features(space, labels), rand_indices(labels))
+        values = FEATURE_SETS[space.metric].compute(space, labels)
+        return cls(space, tuple(candidates), values, rand_indices(labels))
 
     def extended(self, others: Sequence[Candidate]) -> Self:
         """Return the same with further candidates, at least one, at the end."""
         candidates = (*self.candidates, *others)
-        new = partition_features(self.space, _stack_labels(others))
+        new = FEATURE_SETS[self.space.metric].compute(self.space, _stack_labels(others))
         agreement = rand_indices(_stack_labels(candidates), self.agreement)
         return replace(self, candidates=candidates, values=np.concatenate((self.values, new)), agreement=agreement)
 
@@ -300,23 +317,24 @@ class CandidateFeatures:
 
     def table(self) -> Float[Singles, "R C"]:
         """Return all columns of `column_names`, one row per candidate."""
-        return self.select(dict.fromkeys(column_names(), 0.0))
+        return self.select(dict.fromkeys(column_names(self.space.metric), 0.0))
 
     def select(self, columns: Mapping[str, float]) -> Float[Singles, "R C"]:
         """Return columns by name, one row per candidate; those that this version lacks get the given neutral value."""
+        features = FEATURE_SETS[self.space.metric]
         n_clusters = np.array([each.n_clusters for each in self.candidates])
         algorithms, views = [each.algorithm for each in self.candidates], [each.view for each in self.candidates]
         numbers: dict[tuple[str, str], int] = {}
         series = np.array([numbers.setdefault(key, len(numbers)) for key in zip(algorithms, views, strict=True)])
         blocks = (
-            (FEATURES, self.values),
-            ((f"rank of {name}" for name in FEATURES), rank_columns(self.values)),
+            (features.meanings, self.values),
+            ((f"rank of {name}" for name in features.meanings), rank_columns(self.values)),
             (AGREEMENTS, agreement_features(self.agreement, n_clusters)),
-            (STEPS, step_features(self.values, n_clusters, series)),
+            (features.steps, step_features(self.values, n_clusters, series, features)),
         )
         found = {name: column for names, block in blocks for name, column in zip(names, block.T, strict=True)}
         found |= {f"by {name}": np.array([each == name for each in algorithms]) for name in {*algorithms, *ALGORITHMS}}
-        found |= {f"on {name}": np.array([each == name for each in views]) for name in {*views, *VIEWS}}
+        found |= {f"on {name}": np.array([each == name for each in views]) for name in {*views, *features.views}}
         table = np.empty((len(self.candidates), len(columns)), dtype=np.float32)
         for position, (name, neutral) in enumerate(columns.items()):
             table[:, position] = found.get(name, neutral)
@@ -441,25 +459,24 @@ def rank_columns(values: Float[Singles, "R F"]) -> Float[Singles, "R F"]:
     return ranks
 
 
-_STEPPED_COLUMNS = np.array([list(FEATURES).index(name) for name in STEPPED])
-
-
 def step_features(
-    values: Float[Singles, "R F"], n_clusters: Int[Integers, " R"], series: Int[Integers, " R"]
+    values: Float[Singles, "R F"], n_clusters: Int[Integers, " R"], series: Int[Integers, " R"], features: FeatureSet
 ) -> Float[Singles, "R S"]:
-    """Compute how features change from the next smaller number of clusters, and to the next larger; columns `STEPS`.
+    """Compute how features change from the next smaller number of clusters, and to the next larger; columns `steps`.
 
     Partitions of the same `series`, those of one algorithm on one view, are compared; the change is zero at its ends.
     """
     order = np.lexsort((n_clusters, series))
-    stepped, counts, group = values[order][:, _STEPPED_COLUMNS], n_clusters[order], series[order]
+    positions = {name: position for position, name in enumerate(features.meanings)}
+    columns = [positions[name] for name in features.stepped]
+    stepped, counts, group = values[order][:, columns], n_clusters[order], series[order]
     key = group * (counts.max() + 1) + counts  # ascending; equal for partitions of one series and number
     before = np.searchsorted(key, key, side="left") - 1
     after = np.searchsorted(key, key, side="right")
     has_before = (before >= 0) & (group[before] == group)
     after = np.minimum(after, len(key) - 1)
     has_after = (group[after] == group) & (counts[after] > counts)
-    steps = np.empty((len(values), len(STEPS)), dtype=np.float32)
+    steps = np.empty((len(values), 2 * len(columns)), dtype=np.float32)
     steps[order] = np.hstack(
         [
             np.where(has_before[:, None], stepped - stepped[before], 0.0),
@@ -467,3 +484,10 @@ def step_features(
         ]
     )
     return steps
+
+
+FEATURE_SETS: Mapping[str, FeatureSet] = {
+    "euclidean": FeatureSet(FEATURES, STEPPED, VIEWS, partition_features),
+    "cosine": FeatureSet(EMBEDDING_FEATURES, EMBEDDING_STEPPED, (), embedding_features),
+}
+"""The features of candidates by metric."""

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, Literal, final
+from typing import Any, ClassVar, Final, Literal, final
 
 import torch
 from torch import Generator
@@ -53,6 +53,8 @@ class SyntheticPrior:
     >>> task.x.shape[0] == task.labels.shape[0]
     True
     """
+
+    metric: ClassVar[str] = "euclidean"
 
     min_points: int = 50
     max_points: int = 2000  # largest number of points; their number is this or log-uniform
