@@ -36,4 +36,4 @@ def weights_path(name: str) -> str | Path:
 def register() -> None:
     """Let recipes use the baseline networks and the tasks of benchmark images."""
     NETWORKS.update({name: kind for name, kind in MODELS.items() if issubclass(kind, SetModel)})
-    TASKS.update({"embeddings": EmbeddingTasks, "omniglot": OmniglotTasks})
+    TASKS.update({"embedded-images": EmbeddingTasks, "omniglot": OmniglotTasks})

@@ -1,8 +1,9 @@
 """Benchmark tables, read from the folder that the environment variable COTERIE_DATA names."""
 
+import csv
 import gzip
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
@@ -12,8 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
+from sklearn.datasets import load_digits
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import pairwise_distances, silhouette_score
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 from benchmarks.data.frames import Rows, encode_frame
 from benchmarks.lines import Floats, Labels
@@ -27,6 +31,20 @@ _BATTERIES = "clustering-data-v1"
 _FASHION_MNIST = Path("/usr/share/datasets/fashion-mnist")
 _IDX_UINT8 = b"\x00\x00\x08"
 _EMBEDDINGS = "emb_lite0_"
+_TEXTS: Final = ("banking77", "bbc", "dblp")
+_TEXT_EMBEDDINGS = "emb_minilm_"
+_IMAGE_CLASSES: Final[Mapping[str, tuple[str, tuple[int, ...]]]] = {
+    "cifar100": ("cifar100_test", (5, 10, 20, 30, 50, 100)),
+    "tinyimagenet": ("tinyimagenet_val", (10, 50, 200)),
+}
+"""File and numbers of classes of each collection of images."""
+_DRAWS: Final = (0, 1)  # seeds that classes are sampled by, where not all are taken
+_LSA: Final = "lsa-banking77"
+_LSA_COLUMNS: Final = 100
+_PIXELS: Final[Mapping[str, str]] = {"usps_test": "clam/usps_test", "mnist_t10k": "clam/mnist_t10k"}
+_MAX_PIXEL_ROWS: Final = 4_000
+DIRECTIONAL: Final = frozenset({"texts", "image-classes", "other-encoders"})
+"""Groups of wide rows in units of their own, whose directions matter."""
 _INDEX = "INDEX.csv"  # describes the tables beside it
 _MAX_LEVELS = 50  # of text columns
 NOISE: Final = -1
@@ -260,6 +278,11 @@ class ReferenceSet:
         return self.X
 
     @property
+    def metric(self) -> Literal["cosine", "euclidean"]:
+        """How to find the row that is nearest to another one."""
+        return "cosine" if self.group in DIRECTIONAL else "euclidean"
+
+    @property
     def ks(self) -> tuple[int, ...]:
         """Number of clusters of each reference, without noise."""
         return tuple(len(np.unique(reference[reference != NOISE])) for reference in self.references)
@@ -278,9 +301,11 @@ class ReferenceSet:
         return max(scores, key=lambda score: score.ari)
 
 
-def reference_set_names(group: str, batteries: Sequence[str]) -> list[str]:
-    """Every set of a group, such as "fcps/atom", "tabular/wdbc" or "embeddings/cifar100_test"."""
+def reference_set_names(group: str, batteries: Sequence[str] = ()) -> list[str]:
+    """Every set of a group, such as "fcps/atom", "tabular/wdbc", "texts/bbc" or "image-classes/cifar100-10-0"."""
     root = data_folder(f"the group {group!r}")
+    if group in DIRECTIONAL:
+        return [f"{group}/{name}" for name in _NAMES[group]()]
     if group == "batteries":
         paths = (path for name in batteries for path in sorted((root / _BATTERIES / name).glob("*.data.gz")))
         return [f"{path.parent.name}/{path.name.removesuffix('.data.gz')}" for path in paths]
@@ -292,15 +317,15 @@ def reference_set_names(group: str, batteries: Sequence[str]) -> list[str]:
 
 
 @cache
-def load_reference_set(group: str, name: str, n_classes: int, seed: int) -> ReferenceSet:
-    """Load one set of a group; of embeddings, that many classes sampled by the seed, with all their rows."""
+def load_reference_set(group: str, name: str, n_classes: int = 10, seed: int = 0) -> ReferenceSet:
+    """Load one set of a group; of "embeddings", that many classes sampled by the seed, with all their rows."""
     folder, _, stem = name.partition("/")
+    if group in DIRECTIONAL:
+        X, y = _LOADERS[group](stem)
+        return ReferenceSet(name, group, X.astype(np.float32, copy=False), (y,))
     if group == "embeddings":
-        with np.load(data_folder(name) / f"{_EMBEDDINGS}{stem}.npz", allow_pickle=False) as archive:
-            y = archive["y"].astype(np.int64)
-            chosen = np.random.default_rng(seed).choice(np.unique(y), n_classes, replace=False)
-            rows = np.isin(y, chosen)
-            return ReferenceSet(name, group, archive["Xq"][rows] * np.float64(archive["scale"]), (y[rows],))
+        X, y = _sample_classes(stem, n_classes, seed)
+        return ReferenceSet(name, group, X, (y,))
     if group == "mixed":
         return _read_mixed(data_folder(name) / f"{name}.csv", name)
     dataset = load_benchmark(name)
@@ -309,6 +334,65 @@ def load_reference_set(group: str, name: str, n_classes: int, seed: int) -> Refe
         paths = sorted((data_folder(name) / _BATTERIES / folder).glob(f"{stem}.labels*.gz"))
         references = tuple(_battery_labels(path) for path in paths)
     return ReferenceSet(name, group, dataset.X.astype(np.float64), references)
+
+
+def _sample_classes(stem: str, n_classes: int, seed: int) -> tuple[Floats, Labels]:
+    """Read all rows of that many classes of embedded images."""
+    with np.load(data_folder(stem) / f"{_EMBEDDINGS}{stem}.npz", allow_pickle=False) as archive:
+        y = archive["y"].astype(np.int64)
+        chosen = np.random.default_rng(seed).choice(np.unique(y), n_classes, replace=False)
+        rows = np.isin(y, chosen)
+        return archive["Xq"][rows] * np.float64(archive["scale"]), y[rows]
+
+
+def _image_class_names() -> Iterator[str]:
+    """Name collections with the numbers of classes and the seeds that sample them, such as "cifar100-10-0"."""
+    for name, (stem, numbers) in _IMAGE_CLASSES.items():
+        with np.load(data_folder(name) / f"{_EMBEDDINGS}{stem}.npz", allow_pickle=False) as archive:
+            available = len(np.unique(archive["y"]))
+        for number in numbers:
+            if number <= available:
+                yield from (f"{name}-{number}-{draw}" for draw in (_DRAWS if number < available else _DRAWS[:1]))
+
+
+def _load_texts(name: str) -> tuple[Floats, Labels]:
+    """Read embedded texts."""
+    with np.load(data_folder(name) / f"{_TEXT_EMBEDDINGS}{name}.npz", allow_pickle=False) as archive:
+        return archive["X"], archive["y"].astype(np.int64)
+
+
+def _load_image_classes(name: str) -> tuple[Floats, Labels]:
+    collection, number, draw = name.rsplit("-", 2)
+    return _sample_classes(_IMAGE_CLASSES[collection][0], int(number), int(draw))
+
+
+def _load_other_encoders(name: str) -> tuple[Floats, Labels]:
+    """Embed texts by latent semantic analysis, or read pixels."""
+    if name == _LSA:
+        with gzip.open(data_folder(name) / "banking77_test.csv.gz", "rt", encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        counts = TfidfVectorizer().fit_transform([row["text"] for row in rows])
+        X: Floats = normalize(TruncatedSVD(_LSA_COLUMNS, random_state=0).fit_transform(counts))
+        return X, np.unique([row["category"] for row in rows], return_inverse=True)[1].astype(np.int64)
+    if name == "digits":
+        X, y = load_digits(return_X_y=True)
+        return X, y.astype(np.int64)
+    dataset = load_benchmark(_PIXELS[name])
+    return dataset.X[:_MAX_PIXEL_ROWS], dataset.y[:_MAX_PIXEL_ROWS]
+
+
+_NAMES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
+    "texts": lambda: _TEXTS,
+    "image-classes": _image_class_names,
+    "other-encoders": lambda: (_LSA, "digits", *_PIXELS),
+}
+"""Names of the sets of these groups."""
+_LOADERS: Final[Mapping[str, Callable[[str], tuple[Floats, Labels]]]] = {
+    "texts": _load_texts,
+    "image-classes": _load_image_classes,
+    "other-encoders": _load_other_encoders,
+}
+"""From the name of a set of these groups to rows and labels."""
 
 
 def _read_mixed(path: Path, name: str) -> ReferenceSet:

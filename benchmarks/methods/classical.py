@@ -12,17 +12,22 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import eigsh
 from sklearn.cluster import (
     HDBSCAN,
     AffinityPropagation,
     AgglomerativeClustering,
     KMeans,
     MeanShift,
+    MiniBatchKMeans,
     SpectralClustering,
 )
+from sklearn.decomposition import PCA
 from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.mixture import GaussianMixture
-from sklearn.neighbors import NearestNeighbors
+from sklearn.neighbors import NearestNeighbors, kneighbors_graph
+from sklearn.preprocessing import normalize
 
 from benchmarks.baselines.kprototypes import k_prototypes
 from benchmarks.data.frames import Rows, split_columns
@@ -32,6 +37,7 @@ from coterie import Coterie
 
 COVARIANCES: Final = ("full", "diag", "spherical")
 EVOC_COLUMNS: Final = 4  # columns that EVoC's own initialisation needs
+PRINCIPAL_AXES: Final = 50  # that k-means compares the directions of wide rows on
 Found: TypeAlias = Labels | tuple[Labels, float]
 """A partition, perhaps with the agreement with the truth that the method predicts."""
 GIVEN_K: Final[dict[str, Callable[..., Any]]] = {
@@ -60,6 +66,32 @@ def kmeans_silhouette(X: Floats, seed: int, *, max_clusters: int, search_rows: i
         if 2 <= len(np.unique(labels)) < len(rows):
             silhouettes[k] = silhouette_score(distances, labels, metric="precomputed")
     return kmeans(X, seed, max(silhouettes, key=silhouettes.__getitem__), n_init=n_init)
+
+
+def kmeans_silhouette_cosine(X: Floats, seed: int, *, max_clusters: int, search_rows: int, n_init: int = 10) -> Labels:
+    """The same on directions."""
+    return kmeans_silhouette(
+        _directions(X, seed), seed, max_clusters=max_clusters, search_rows=search_rows, n_init=n_init
+    )
+
+
+def eigengap(X: Floats, seed: int, *, n_neighbors: int, max_clusters: int) -> Labels:
+    """Spectral clustering with the k of the largest gap between eigenvalues of the normalised graph Laplacian.
+
+    The graph joins each row with the rows of the largest cosine.
+    """
+    directed = csr_array(kneighbors_graph(X, n_neighbors, metric="cosine"))
+    both = csr_array(0.5 * (directed + directed.T))
+    # One less the Laplacian has the same gaps, and its largest eigenvalues are found faster than the smallest of the
+    # Laplacian.
+    scale = diags_array(1.0 / np.sqrt(both.sum(axis=1)))
+    adjacency = scale @ both @ scale
+    count = min(max_clusters, len(X) - 2) + 1
+    start = np.random.default_rng(seed).uniform(size=len(X))
+    values, vectors = eigsh(adjacency, count, which="LA", v0=start)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    k = 2 + int((values[1:-1] - values[2:]).argmax())
+    return kmeans(normalize(vectors[:, :k]), seed, k, n_init=10)
 
 
 def gmm_bic(X: Floats, seed: int, *, max_clusters: int, search_rows: int) -> Labels:
@@ -97,6 +129,31 @@ def evoc(X: Floats, seed: int) -> Labels:
     return labels
 
 
+def plscan(X: Floats, _seed: int) -> Labels:
+    """PLSCAN on rows of length one, since it has no cosine."""
+    return _plscan(normalize(X))
+
+
+def umap_hdbscan(X: Floats, seed: int, *, min_cluster_size: int, **settings: Any) -> Labels:
+    """HDBSCAN on UMAP's embedding."""
+    return hdbscan(_umap(X, seed, settings), seed, min_cluster_size=min_cluster_size)
+
+
+def umap_plscan(X: Floats, seed: int, **settings: Any) -> Labels:
+    """PLSCAN on UMAP's embedding."""
+    return _plscan(_umap(X, seed, settings))
+
+
+def _plscan(X: Floats) -> Labels:
+    labels: Labels = import_module("fast_plscan").PLSCAN(num_threads=1).fit_predict(X)
+    return labels
+
+
+def _umap(X: Floats, seed: int, settings: dict[str, Any]) -> Floats:
+    embedding: Floats = import_module("umap").UMAP(random_state=seed, **settings).fit_transform(X)
+    return embedding
+
+
 def mean_shift(X: Floats, _seed: int) -> Labels:
     """Mean shift with scikit-learn's estimate of the bandwidth."""
     labels: Labels = MeanShift().fit_predict(X)
@@ -112,6 +169,17 @@ def affinity_propagation(X: Floats, seed: int) -> Labels:
 def kmeans(X: Floats, seed: int, k: int, *, n_init: int) -> Labels:
     """k-means."""
     labels: Labels = KMeans(k, n_init=n_init, random_state=seed).fit_predict(X)
+    return labels
+
+
+def kmeans_cosine(X: Floats, seed: int, k: int, *, n_init: int) -> Labels:
+    """k-means on directions."""
+    return kmeans(_directions(X, seed), seed, k, n_init=n_init)
+
+
+def minibatch_kmeans(X: Floats, seed: int, k: int, *, batch_size: int) -> Labels:
+    """Mini-batch k-means, as the benchmark MTEB scores embeddings by."""
+    labels: Labels = MiniBatchKMeans(k, batch_size=batch_size, random_state=seed).fit_predict(X)
     return labels
 
 
@@ -154,8 +222,9 @@ def coterie(X: Rows, seed: int, *k: int, judge: str, **settings: Any) -> Found:
 FITS: Final[dict[str, Callable[..., Found]]] = {
     function.__name__: function
     for function in (
-        *(affinity_propagation, coterie, evoc, fast_hdbscan, genie, gmm, gmm_bic, hdbscan, kmeans, kmeans_silhouette),
-        *(kprototypes, mean_shift, spectral, ward),
+        *(affinity_propagation, coterie, eigengap, evoc, fast_hdbscan, genie, gmm, gmm_bic, hdbscan, kmeans),
+        *(kmeans_cosine, kmeans_silhouette, kmeans_silhouette_cosine, kprototypes, mean_shift, minibatch_kmeans),
+        *(plscan, spectral, umap_hdbscan, umap_plscan, ward),
     )
 }
 """From rows and a seed, and k if it is given, to a partition."""
@@ -167,17 +236,25 @@ def split_confidence(found: Found) -> tuple[Labels, float | None]:
     return np.asarray(labels, dtype=np.int64), confidence
 
 
-def noise_to_nearest(X: Floats, labels: Labels) -> Labels:
+def noise_to_nearest(X: Floats, labels: Labels, metric: str = "euclidean") -> Labels:
     """Assign each noise row to the cluster of the nearest clustered row; if all rows are noise, to one cluster."""
     noise = labels == NOISE
     if not noise.any():
         return labels
     if noise.all():
         return np.zeros_like(labels)
-    nearest = NearestNeighbors(n_neighbors=1).fit(X[~noise]).kneighbors(X[noise], return_distance=False)[:, 0]
+    search = NearestNeighbors(n_neighbors=1, metric=metric).fit(X[~noise])
+    nearest = search.kneighbors(X[noise], return_distance=False)[:, 0]
     completed = labels.copy()
     completed[noise] = labels[~noise][nearest]
     return completed
+
+
+def _directions(X: Floats, seed: int) -> Floats:
+    """Project rows of length one on their principal axes, and scale them to length one again."""
+    axes = PCA(min(PRINCIPAL_AXES, *X.shape), random_state=seed)
+    directions: Floats = normalize(axes.fit_transform(normalize(X)))
+    return directions
 
 
 def _sample(X: Floats, seed: int, most: int) -> Floats:

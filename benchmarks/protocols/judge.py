@@ -38,7 +38,7 @@ from coterie.judged.features.measures import (
     size_features,
 )
 from coterie.judged.features.partitions import AGREEMENTS, Partitions
-from coterie.judged.features.table import FEATURES, STEPS, column_names, dataset_features, rank_columns
+from coterie.judged.features.table import FEATURE_SETS, FEATURES, column_names, dataset_features, rank_columns
 from coterie.judged.judge import Judge
 from coterie.judged.network import NORMALISATION_CANDIDATES, JudgeModel
 from coterie.judged.prior.task import SyntheticTask
@@ -246,7 +246,7 @@ def _feature_groups() -> dict[str, tuple[int, ...]]:
     others = {
         "ranks": [name for name in columns if name.startswith("rank of ")],
         "agreement with other proposals": list(AGREEMENTS),
-        "steps to fewer and more clusters": list(STEPS),
+        "steps to fewer and more clusters": list(FEATURE_SETS["euclidean"].steps),
         "who proposed": _sources(),
     }
     index = {name: number for number, name in enumerate(columns)}
@@ -370,28 +370,60 @@ def _without(one: ScoredSet, column: int) -> ScoredSet:
     return ScoredSet(columns, one.score[kept], one.n_clusters[kept], one.n_true_clusters)
 
 
-def out_of_fold(suite: Suite) -> Iterator[Job]:
-    """Derive one job per fold of the labelled tables: a judge that was trained on none of them clusters them.
+@dataclass(frozen=True)
+class Fold:
+    """Sets that one judge clusters, and the kinds of scored sets that it must not be trained on."""
 
-    Judges start from weights that know none of the tables, and are trained on the scored sets of a run of the recipe
-    without those made from tables of the fold. Tables in the same list of ``related`` are in one fold.
+    name: int | str
+    sets: Sequence[tuple[str, str]]  # group and name of each
+    left_out: frozenset[str]
+
+
+def out_of_fold(suite: Suite) -> Iterator[Job]:
+    """Derive one job per fold of the labelled sets: a judge that was trained on none of them clusters them.
+
+    Judges start from ``start``, weights that know none of the sets, or from random weights, and are trained on the
+    scored sets of a run of the recipe without those made from sets of the fold. In ``start``, ``{fold}`` stands for the
+    name of the fold, so that a recipe that goes on from another one can start from the judges of its folds.
     """
-    recipe, sets = _read_run(suite)
-    names = [(group, name) for group in suite["groups"] for name in reference_set_names(group, [])]
+    recipe, scored = _read_run(suite)
+    for fold in _folds_of_corpora(suite) if "corpora" in suite.spec else _folds_of_tables(suite):
+        settings = {"given_k": False, "effort": suite["effort"], "judge": recipe.name, "fold": fold.name}
+        lines = [
+            record(suite["suite"], name, "coterie", seed, {"group": group, **settings})
+            for group, name in fold.sets
+            for seed in suite.get("seeds", [0])
+        ]
+        yield Job(lines, partial(_measure_fold, suite, recipe, scored, fold.left_out))
+
+
+def _named_sets(suite: Suite) -> list[tuple[str, str]]:
+    return [(group, name) for group in suite["groups"] for name in reference_set_names(group)]
+
+
+def _folds_of_tables(suite: Suite) -> Iterator[Fold]:
+    """Deal tables out to ``folds`` folds; those in the same list of ``related`` are in one fold."""
+    names = _named_sets(suite)
     related = {name: min(group) for group in suite["related"] for name in group}
     firsts = sorted({related.get(name, name) for _, name in names})
     for fold in range(suite["folds"]):
         own = [each for each in names if firsts.index(related.get(each[1], each[1])) % suite["folds"] == fold]
-        held_out = {f"real/{name}" for _, name in own}
-        settings = {"given_k": False, "effort": suite["effort"], "judge": recipe.name, "fold": fold}
-        lines = [record(suite["suite"], name, "coterie", 0, {"group": group, **settings}) for group, name in own]
-        yield Job(lines, partial(_measure_fold, suite, recipe, sets, held_out))
+        yield Fold(fold, own, frozenset(f"real/{name}" for _, name in own))
+
+
+def _folds_of_corpora(suite: Suite) -> Iterator[Fold]:
+    """Make a fold of each corpus, from how the names of its sets begin and the kinds of its scored sets."""
+    names = _named_sets(suite)
+    for fold, corpus in suite["corpora"].items():
+        own = [each for each in names if each[1].startswith(tuple(corpus["data"]))]
+        yield Fold(fold, own, frozenset([*corpus["kinds"], *suite["left_out"]]))
 
 
 def _measure_fold(
-    suite: Suite, recipe: Recipe, sets: Sequence[ScoredSet], left_out: set[str], pending: Sequence[Line]
+    suite: Suite, recipe: Recipe, sets: Sequence[ScoredSet], left_out: frozenset[str], pending: Sequence[Line]
 ) -> Iterator[Line]:
-    folder = suite.run_folder / f"fold-{pending[0]['settings']['fold']}"
+    fold, start = pending[0]["settings"]["fold"], suite.get("start")
+    folder = suite.run_folder / f"fold-{fold}"
     path = folder / "judge.safetensors"
     if not path.exists():
         kept = [one for one in sets if one.kind not in left_out]
@@ -404,7 +436,8 @@ def _measure_fold(
             batch_size=recipe.batch_size,
             seed=recipe.seed,
             folder=folder,
-            start=suite["start"],
+            metric=getattr(recipe.tasks, "metric", "euclidean"),
+            start=None if start is None else start.format(fold=fold),
         )
         card |= {"method": "judge", "model": to_dict(model.config)}
         save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)
@@ -413,18 +446,22 @@ def _measure_fold(
     worker = Worker(method)
     try:
         for blank in pending:
-            one = load_reference_set(blank["settings"]["group"], blank["data"], n_classes=0, seed=0)
+            one = load_reference_set(blank["settings"]["group"], blank["data"])
             yield fit_set(blank, one, method, worker.ask)
     finally:
         worker.stop()
 
 
 def _read_run(suite: Suite) -> tuple[Recipe, list[ScoredSet]]:
-    """Read a recipe of a judge, and the scored sets of a run of it."""
+    """Read a recipe of a judge, and the scored sets of a run of it; those of several recipes are mixed."""
     recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
     folder = suite.run_folder / "judged"
     files = sorted((folder if folder.is_dir() else suite.run_folder).glob("judged-*.safetensors"))
-    return recipe, [scored for path in files for scored in read_scored_sets(path)][: suite.get("first_sets")]
+    files += sorted(suite.run_folder.glob("judged-[0-9]*/judged-*.safetensors"))
+    sets = [scored for path in files for scored in read_scored_sets(path)]
+    if recipe.more:
+        sets = [sets[index] for index in np.random.default_rng(recipe.seed).permutation(len(sets))]
+    return recipe, sets[: suite.get("first_sets")]
 
 
 def ablations(suite: Suite) -> Iterator[Job]:

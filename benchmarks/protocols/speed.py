@@ -355,6 +355,9 @@ def _measure_amcp(
 TOO_LONG: Final = "more than"  # start of the note of a method that was stopped
 PREPARING_SECONDS: Final = 900  # for a process to be ready: some libraries compile themselves
 BLOCK: Final = 1 << 16
+EMBEDDING_BLOCK: Final = 1 << 12  # smaller, since peak memory counts what is needed to make wide rows
+INTRINSIC: Final = 30  # dimensions that random embeddings have beside noise
+SPREAD: Final = 0.8  # standard deviation of embeddings of a group in each of these; that of the groups' centres is 1
 
 
 @dataclass(frozen=True)
@@ -369,14 +372,22 @@ class Measured:
 
 
 def zero_shot(suite: Suite) -> Iterator[Job]:
-    """Derive one job per size and method; a method that took too long is not run on more rows."""
-    for rows in suite["sizes"]:
-        for method in methods_of(suite.methods):
-            runs = suite["runs"] if rows <= suite["many_rows"] else 1
-            settings = {**method.settings, "threads": suite["threads"], "runs": runs, "limit_seconds": method.seconds}
-            shape = {"n": rows, "d": suite["columns"], "k": suite["clusters"]}
-            line = record(suite["suite"], f"blobs-{rows}", method.name, SEED, settings, **shape)
-            yield Job([line], partial(_measure_zero_shot, suite, method))
+    """Derive one job per size and method; a method that took too long is not run on more rows of the kind.
+
+    The suite states the sizes, columns and clusters of blobs, or of several kinds of rows as ``tables``.
+    """
+    for table in suite.get("tables", [suite.spec]):
+        kind = table.get("rows", "blobs")
+        for rows in table["sizes"]:
+            for method in methods_of(suite.methods):
+                name = f"{kind}-{rows}"
+                if not method.is_for(name):
+                    continue
+                runs = suite["runs"] if rows <= suite["many_rows"] else 1
+                limits = {"threads": suite["threads"], "runs": runs, "limit_seconds": method.seconds}
+                shape = {"n": rows, "d": table["columns"], "k": table["clusters"]}
+                line = record(suite["suite"], name, method.name, SEED, {**method.settings, **limits}, **shape)
+                yield Job([line], partial(_measure_zero_shot, suite, method))
     for name, command in suite.get("commands", {}).items():
         settings = {"arguments": " ".join(command["arguments"]), "threads": suite["threads"], "runs": command["runs"]}
         line = record(suite["suite"], command["data"], name, SEED, settings)
@@ -412,9 +423,10 @@ def _measure_zero_shot(suite: Suite, method: Method, pending: Sequence[Line]) ->
     if method.max_rows is not None and rows > method.max_rows:
         return [blank | {"note": f"not run: more than {method.max_rows:,} rows"}]
     for line in read_lines(suite.results):
-        if line["method"] == method.name and line["n"] < rows and line["note"].startswith(TOO_LONG):
+        alike = [(one["method"], one["d"], one["k"]) for one in (line, blank)]
+        if alike[0] == alike[1] and line["n"] < rows and line["note"].startswith(TOO_LONG):
             return [blank | {"note": f"not run: {line['note']} at {line['n']:,} rows"}]
-    found = _fit_in_own_process(suite, method, rows, blank["settings"]["runs"])
+    found = _fit_in_own_process(suite, method, blank)
     if isinstance(found, str):
         return [blank | {"note": found}]
     metrics = {
@@ -427,12 +439,14 @@ def _measure_zero_shot(suite: Suite, method: Method, pending: Sequence[Line]) ->
     return [blank | {"metrics": metrics, "seconds": round(median(found.seconds), 4)}]
 
 
-def _fit_in_own_process(suite: Suite, method: Method, rows: int, runs: int) -> Measured | str:
+def _fit_in_own_process(suite: Suite, method: Method, blank: Line) -> Measured | str:
     """Measure in a fresh process; return a sentence if it did not finish."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
-    options = {name: suite[name] for name in ("columns", "clusters", "threads", "warm_up_rows")}
-    process = context.Process(target=_serve, args=(theirs, method, rows, runs, options), daemon=True)
+    options = {name: suite[name] for name in ("threads", "warm_up_rows")}
+    options |= {"rows": blank["data"].rpartition("-")[0], "columns": blank["d"], "clusters": blank["k"]}
+    arguments = (theirs, method, blank["n"], blank["settings"]["runs"], options)
+    process = context.Process(target=_serve, args=arguments, daemon=True)
     process.start()
     theirs.close()  # so that the end of the process is the end of the connection
     try:
@@ -463,8 +477,9 @@ def _serve(connection: Connection, method: Method, rows: int, runs: int, options
 def measure_peer(method: Method, rows: int, runs: int, options: Spec, on_fit: Callable[[], None]) -> Measured:
     """Fit repeatedly; `on_fit` is called before the first fit and after each."""
     k = (options["clusters"],) if method.given_k else ()
-    X, truth = equal_blobs(rows, SEED, options)
-    method(equal_blobs(min(rows, options["warm_up_rows"]), SEED + 1, options)[0], SEED, *k)
+    sample = ROWS[options["rows"]]
+    X, truth = sample(rows, SEED, options)
+    method(sample(min(rows, options["warm_up_rows"]), SEED + 1, options)[0], SEED, *k)
     seconds: list[float] = []
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     before = pages * resource.getpagesize() / 1e6
@@ -493,3 +508,25 @@ def equal_blobs(rows: int, seed: int, options: Spec) -> tuple[Floats, Labels]:
     for start in range(0, rows, BLOCK):
         X[start : start + BLOCK] += centres[labels[start : start + BLOCK]]
     return X, labels
+
+
+def random_embeddings(rows: int, seed: int, options: Spec) -> tuple[Floats, Labels]:
+    """Sample rows of length one in groups of about equal size; most of their variance is in few dimensions."""
+    rng = np.random.default_rng(seed)
+    clusters, columns = options["clusters"], options["columns"]
+    centres, labels = rng.standard_normal((clusters, INTRINSIC)), rng.integers(clusters, size=rows)
+    axes = rng.standard_normal((INTRINSIC, columns))
+    X = np.empty((rows, columns), dtype=np.float32)
+    for start in range(0, rows, EMBEDDING_BLOCK):
+        own = labels[start : start + EMBEDDING_BLOCK]
+        block = (centres[own] + SPREAD * rng.standard_normal((len(own), INTRINSIC))) @ axes
+        block += rng.standard_normal(block.shape)
+        X[start : start + len(own)] = block / np.linalg.norm(block, axis=1, keepdims=True)
+    return X, labels
+
+
+ROWS: Final[dict[str, Callable[[int, int, Spec], tuple[Floats, Labels]]]] = {
+    "blobs": equal_blobs,
+    "embeddings": random_embeddings,
+}
+"""Samplers of rows and their groups by the name of the kind."""

@@ -165,8 +165,9 @@ def _serve(connection: Connection, method: Method) -> None:
 
 def fits(suite: Suite) -> Iterator[Job]:
     """Derive one job per method, over all sets and seeds."""
-    options = suite["embeddings"]
-    sets = [(group, name) for group in suite["groups"] for name in reference_set_names(group, suite["batteries"])]
+    options = suite.get("embeddings", {})
+    batteries = suite.get("batteries", ())
+    sets = [(group, name) for group in suite["groups"] for name in reference_set_names(group, batteries)]
     for method in methods_of(suite.methods):
         lines = [
             record(suite["suite"], name, method.name, seed, _settings(group, method))
@@ -213,7 +214,7 @@ def fit_set(
     partitions = [answer.partitions[ks.index(k) if method.given_k else 0] for k in one.ks]
     score = one.agreement(partitions)
     labels = partitions[one.ks.index(score.k)]
-    assigned = one.agreement([noise_to_nearest(scaled, each) for each in partitions])
+    assigned = one.agreement([noise_to_nearest(scaled, each, one.metric) for each in partitions])
     metrics = {
         "ari": round(score.ari, 6),
         "nmi": round(score.nmi, 6),

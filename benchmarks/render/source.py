@@ -147,18 +147,21 @@ def failed(line: Line) -> bool:
     return bool(line.get("note"))
 
 
-_OPERATION: Final = re.compile(r"(?P<wrap>\||max\()?(?P<a>[^|()=,]+?)(?: (?P<sign>[-=/]) |, )(?P<b>[^|()=]+?)[|)]?")
+CLOSE_FACTOR: Final = 1.5
+_OPERATION: Final = re.compile(r"(?P<wrap>\||max\()?(?P<a>[^|()=,]+?)(?: (?P<sign>[-=/~]) |, )(?P<b>[^|()=]+?)[|)]?")
 _OPERATORS: Final[Mapping[str | None, Callable[[float, float], float]]] = {
     "-": operator.sub,
     "/": operator.truediv,
     "=": lambda a, b: float(a == b),
+    "~": lambda a, b: float(max(a, b) <= CLOSE_FACTOR * min(a, b)),
     None: max,
 }
 
 
 def measure(line: Line, expression: str) -> dict[Any, float]:
-    """Evaluate ``x``, ``x - y``, ``|x - y|``, ``x / y``, ``x = y`` or ``max(x, y)`` on a line.
+    """Evaluate ``x``, ``x - y``, ``|x - y|``, ``x / y``, ``x = y``, ``x ~ y`` or ``max(x, y)`` on a line.
 
+    ``x ~ y`` is 1 if they differ by a factor of at most 1.5, and 0 if not.
     A field that is a list or a mapping gives several values, by their index or key; a number has the key None.
     """
     parsed = _OPERATION.fullmatch(expression)

@@ -27,13 +27,27 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         y = np.repeat(np.arange(n_classes), 20)
         codes = rng.integers(0, 256, (len(y), 160), dtype=np.uint8)
         np.savez(folder / f"emb_lite0_{name}.npz", Xq=codes, scale=np.float32(0.01), y=y)
+    _write_texts(folder, rng)
     return folder
+
+
+def _write_texts(folder: Path, rng: np.random.Generator) -> None:
+    y = np.repeat(np.arange(3), 20)
+    X = rng.normal(size=(60, 40)) + 2.0 * rng.normal(size=(3, 40))[y]
+    X /= np.linalg.norm(X, axis=1, keepdims=True)
+    for name in ("banking77", "bbc", "dblp"):
+        np.savez(folder / f"emb_minilm_{name}.npz", X=X.astype(np.float16), y=y.astype(np.int16))
+    with gzip.open(folder / "banking77_test.csv.gz", "wt", encoding="utf-8") as file:
+        texts = (" ".join(f"word{word}" for word in rng.integers(200, size=8)) for _ in y)
+        file.write(
+            "\n".join(["text,category", *(f'"{text}, please",{group}' for text, group in zip(texts, y, strict=True))])
+        )
 
 
 def _write_tables(folder: Path, rng: np.random.Generator) -> None:
     y = np.repeat(np.arange(3), 10)
     X = rng.normal(size=(30, 4)) + 5.0 * y[:, None]
-    files = ("zoo", "yale", "ecoli", "movement_libras", "mice_protein", "ctg", "segment", "usps_test")
+    files = ("zoo", "yale", "ecoli", "movement_libras", "mice_protein", "ctg", "segment", "usps_test", "mnist_t10k")
     for group, names in (("clam", (*files, "fashion_mnist_t10k")), ("tabular", ("tiny",)), ("highdim", ("wide",))):
         (folder / group).mkdir(parents=True)
         for name in names:

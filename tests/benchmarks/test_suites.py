@@ -1,20 +1,26 @@
 """Every suite loads, names what exists, and runs at a tiny size through the runner, which resumes it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks import runner
 from benchmarks.__main__ import main
 from benchmarks.lines import read_lines
+from benchmarks.protocols import judge, speed, stability
 from benchmarks.suite import Suite, load_suite, merge, resolve, suite_names
+from coterie.checkpoint import load_checkpoint
 from coterie.errors import InputError
+from coterie.judged.prior.embeddings import EmbeddingPrior
 from coterie.judged.prior.universal import SyntheticPrior
-from coterie.judged.training import ScoredSetsConfig, make_scored_sets
+from coterie.judged.training import JudgedTasks, ScoredSet, ScoredSetsConfig, make_scored_sets, train_on_scored_sets
+from coterie.recipes import Recipe
 
-NEEDS_A_RUN = {"judge_ablations", "omniglot_training", "tables_out_of_fold"}
+NEEDS_A_RUN = {"embeddings_out_of_fold", "judge_ablations", "omniglot_training", "tables_out_of_fold"}
 """Suites that measure what a training run left behind."""
 
 
@@ -52,9 +58,9 @@ def test_recorded_lines_have_the_fields_of_the_key(name: str) -> None:
     assert all(wanted <= line.keys() for line in read_lines(suite.results))
 
 
-def make_run(folder: Path) -> None:
+def make_run(folder: Path, tasks: JudgedTasks | None = None) -> None:
     config = ScoredSetsConfig(sets=3, held_out=3, balanced=0.0)
-    make_scored_sets(SyntheticPrior(max_points=60), config, 0, folder / "runs" / "judged")
+    make_scored_sets(tasks or SyntheticPrior(max_points=60), config, 0, folder / "runs" / "judged")
 
 
 def test_folds_of_tables_have_judges_of_their_own(tmp_path: Path) -> None:
@@ -65,6 +71,54 @@ def test_folds_of_tables_have_judges_of_their_own(tmp_path: Path) -> None:
     assert {line["settings"]["fold"] for line in lines} == {0, 1}
     assert all("ari" in line["metrics"] for line in lines)
     assert len(list((tmp_path / "runs").glob("fold-*/judge.safetensors"))) == 2
+
+
+def test_folds_of_embeddings_leave_out_what_their_corpus_taught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_run(tmp_path, EmbeddingPrior(min_points=50, max_points=60))
+    trained: dict[str, set[str]] = {}
+
+    def train(config: Any, training: Any, held_out: Any, *rest: Any, folder: Path, **options: Any) -> Any:
+        trained[folder.name] = {one.kind for one in (*training, *held_out)}
+        assert options["start"] is None
+        return train_on_scored_sets(config, training, held_out, *rest, folder=folder, **options)
+
+    def read(suite: Suite) -> tuple[Recipe, list[ScoredSet]]:
+        recipe, sets = read_run(suite)
+        taught = ["corpus/emb_minilm_bbc", "corpus/emb_lite0_cifar100_train100", "embedding/one-class"]
+        return recipe, [*sets, *(replace(sets[0], kind=kind) for kind in taught)]
+
+    read_run = judge._read_run
+    monkeypatch.setattr(judge, "_read_run", read)
+    monkeypatch.setattr(judge, "train_on_scored_sets", train)
+    suite = smoke_suite("embeddings_out_of_fold", tmp_path)
+    assert runner.run(suite, ["texts/bbc", "texts/dblp", "image-classes/cifar100-5-0"]) == 0
+    lines = read_lines(suite.results)
+    assert [line["settings"]["fold"] for line in lines] == ["bbc", "dblp", "cifar100"]
+    assert all("ari" in line["metrics"] for line in lines), lines
+    others = {one.kind for one in read_run(suite)[1]}
+    assert trained == {
+        "fold-bbc": others | {"corpus/emb_lite0_cifar100_train100"},
+        "fold-dblp": others | {"corpus/emb_minilm_bbc", "corpus/emb_lite0_cifar100_train100"},
+        "fold-cifar100": others | {"corpus/emb_minilm_bbc"},
+    }
+    assert load_checkpoint(tmp_path / "runs" / "fold-bbc" / "judge.safetensors")[1]["metric"] == "cosine"
+
+
+def test_subsamples_are_compared_on_the_rows_that_both_have() -> None:
+    first, second = stability.take_subsamples(100, 0.8, 0)
+    assert (len(first), len(set(first.tolist()))) == (80, 80)
+    groups = np.arange(100) % 4
+    assert stability.agreement_of_shared([first, second], [groups[first], 3 - groups[second]]) == 1.0
+    assert abs(stability.agreement_of_shared([first, second], [groups[first], groups[:80]])) < 1.0
+
+
+def test_random_embeddings_have_length_one() -> None:
+    X, labels = speed.random_embeddings(5000, 0, {"columns": 30, "clusters": 3})
+    assert X.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1.0, atol=1e-5)
+    assert set(labels.tolist()) == {0, 1, 2}
 
 
 def test_ablations_measure_scored_sets(tmp_path: Path) -> None:

@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.data.tables import load_benchmark, load_fashion_mnist
+from benchmarks.data.tables import (
+    DIRECTIONAL,
+    load_benchmark,
+    load_fashion_mnist,
+    load_reference_set,
+    reference_set_names,
+)
 from coterie.errors import InputError
 
 
@@ -54,3 +60,23 @@ def test_fashion_mnist_reads_idx_files(tmp_path: Path) -> None:
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(labels[:-1])
     with pytest.raises(InputError, match="whole idx"):
         load_fashion_mnist(tmp_path)
+
+
+def test_wide_rows_keep_their_units(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COTERIE_DATA", str(data_folder))
+    load_reference_set.cache_clear()  # the same names may be those of another folder
+    names = {group: reference_set_names(group) for group in sorted(DIRECTIONAL)}
+    assert names["texts"] == ["texts/banking77", "texts/bbc", "texts/dblp"]
+    # Twenty classes are all that the file has.
+    assert names["image-classes"][:5] == [
+        f"image-classes/cifar100-{end}" for end in ("5-0", "5-1", "10-0", "10-1", "20-0")
+    ]
+    for group, name in ((group, name) for group, inside in names.items() for name in inside):
+        one = load_reference_set(group, name)
+        assert one.X.dtype == np.float32
+        assert one.scaled is one.X
+        assert one.metric == "cosine"
+    draws = [load_reference_set("image-classes", f"image-classes/cifar100-10-{draw}") for draw in (0, 1)]
+    assert [one.ks for one in draws] == [(10,), (10,)]
+    assert not np.array_equal(draws[0].references[0], draws[1].references[0])
+    load_reference_set.cache_clear()

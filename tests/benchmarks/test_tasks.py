@@ -74,14 +74,14 @@ def test_only_requested_alphabets_are_sampled(settings: dict[str, Any], characte
 
 @pytest.mark.usefixtures("folder")
 def test_only_requested_classes_of_embeddings_are_sampled() -> None:
-    batch = sampler("embeddings", source="cifar100-test", without=[1], **SMALL).sample(30, seeded())
+    batch = sampler("embedded-images", source="cifar100-test", without=[1], **SMALL).sample(30, seeded())
     assert batch.x.shape == (30, 8, 2)
     torch.testing.assert_close(batch.x[..., 1], 2 * batch.x[..., 0])
     shown = (batch.x[..., 0] / 0.5).long()
     assert set(shown.flatten().tolist()) == {0, 2, 3}
     same = shown.unsqueeze(1) == shown.unsqueeze(2)
     assert torch.equal(same, batch.labels.unsqueeze(1) == batch.labels.unsqueeze(2))
-    only = sampler("embeddings", source="cifar100-test", only=[1, 3], **SMALL).sample(30, seeded())
+    only = sampler("embedded-images", source="cifar100-test", only=[1, 3], **SMALL).sample(30, seeded())
     assert set((only.x[..., 0] / 0.5).flatten().tolist()) == {1, 3}
 
 
@@ -110,9 +110,9 @@ def test_settings_are_checked_before_files_are_read(monkeypatch: pytest.MonkeyPa
         ("omniglot", "max_degrees", -1.0),
         ("omniglot", "part", "test"),
         ("omniglot", "only", "Latin"),
-        ("embeddings", "clusters", [3, 2]),
-        ("embeddings", "source", "mnist"),
-        ("embeddings", "without", ["cat"]),
+        ("embedded-images", "clusters", [3, 2]),
+        ("embedded-images", "source", "mnist"),
+        ("embedded-images", "without", ["cat"]),
     ]
     for kind, setting, value in wrong:
         with pytest.raises(ConfigError, match=setting):
@@ -151,7 +151,7 @@ def test_omniglot_as_published() -> None:
 @needs_data
 @pytest.mark.parametrize("source", ["cifar100-train", "cifar100-test"])
 def test_embeddings_as_published(source: str) -> None:
-    batch = sampler("embeddings", source=source, without=list(range(80))).sample(3, seeded())
+    batch = sampler("embedded-images", source=source, without=list(range(80))).sample(3, seeded())
     assert batch.x.shape == (3, 300, 1280)
     assert (batch.labels.amax(dim=1) < 12).all()
 
