@@ -21,6 +21,7 @@ FIGURES: dict[str, dict[str, str]] = {
         **dict.fromkeys(("prototypes", "sensitivity", "entropy"), "clam"),
     },
     "dac": {"filtering": "dac", "mixtures": "dac", "warped": "dac"},
+    "embeddings_unknown": dict.fromkeys(("agreement", "confidence"), "embeddings"),
     "emnist": {"emnist_filtering": "dac", "emnist_clusters": "dac"},
     "first_files": dict.fromkeys(("reliability", "null", "noise"), "first_files"),
     "judge_calibration": {"calibration": "judge", "gallery": "judge"},

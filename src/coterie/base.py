@@ -92,6 +92,7 @@ class FitDescription:
 
     silhouette: float | None = None  # mean silhouette if the fit measured it; otherwise the command does
     pixel_distances_meaningful: bool = True  # if not, no silhouette is computed for clusters of images
+    columns_meaningful: bool = True  # if not, as those of embeddings, no columns characterise the clusters
     encode: Callable[[Table], npt.NDArray[Any]] | None = None
     """Encodes a table and fills in its missing values; None if the encoder does that."""
     embed: Callable[[Any], npt.NDArray[Any]] | None = None

@@ -169,3 +169,20 @@ def test_the_command_lists_and_runs(tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_a_figure_is_drawn_from_results(suite: str, figure: str, tmp_path: Path) -> None:
     assert main(["figures", suite, "--only", figure, "--folder", str(tmp_path)]) == 0
     assert list(tmp_path.glob("*.png"))
+
+
+def test_figures_of_embeddings_are_drawn_from_results(tmp_path: Path) -> None:
+    def line(data: str, k: int, method: str) -> str:
+        scores = {"ari": 0.5, "ari_assigned": 0.6, "confidence": 0.4}
+        return json.dumps({"data": data, "method": method, "seed": 0, "k": k, "metrics": scores})
+
+    sets = [("texts/bbc", 5), ("image-classes/cifar100-5-0", 5), ("image-classes/tinyimagenet-10-0", 10)]
+    for name, methods in {"embeddings_unknown": ["coterie", "evoc"], "embeddings_out_of_fold": ["coterie"]}.items():
+        lines = [line(data, k, method) for data, k in sets for method in methods]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    results = str(tmp_path / "embeddings_unknown.jsonl")
+    assert main(["figures", "embeddings_unknown", "--results", results, "--folder", str(tmp_path)]) == 0
+    assert {path.name for path in tmp_path.glob("*.png")} == {"embeddings-agreement.png", "embeddings-confidence.png"}
+    for name in ("embeddings_unknown", "embeddings_out_of_fold"):
+        (tmp_path / f"{name}.jsonl").write_text("")
+    assert main(["figures", "embeddings_unknown", "--results", results, "--folder", str(tmp_path)]) == 2

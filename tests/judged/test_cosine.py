@@ -27,6 +27,7 @@ from coterie.judged.features.table import FEATURE_SETS, CandidateFeatures, colum
 from coterie.judged.preparation import Preparation
 from coterie.judged.space import Floats, Labels, Singles
 from coterie.judged.views import CosineView, restore_view
+from coterie.report.page import render_report
 from coterie.tables.table import as_table
 
 
@@ -287,3 +288,12 @@ def test_what_cosine_cannot_do_is_an_error() -> None:
     assert Coterie(weights="judge-v5", effort="fast", random_state=0).fit(x).metric_ == "euclidean"
     # Weights of columns compare them one by one.
     assert Coterie(column_weights={"x0": 0.5}, effort="fast", random_state=0).fit(x).metric_ == "euclidean"
+
+
+def test_columns_of_embeddings_do_not_describe_clusters(fitted: tuple[Coterie, Singles, Labels]) -> None:
+    model, x, _ = fitted
+    description = model.describe_fit(as_table(x))
+    assert not description.columns_meaningful
+    page = render_report(model, as_table(x), title="Topics", source="memory")
+    assert "high x" not in page
+    assert "low x" not in page

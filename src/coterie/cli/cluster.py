@@ -132,7 +132,7 @@ def run(request: ClusterRequest) -> None:
 
             words = distinctive_words(as_read.column(0).tolist(), model.labels_)
             descriptions = tuple(", ".join(words[cluster]) for cluster in range(model.n_clusters_))
-        elif not (image or features.image or request.quiet or request.json):
+        elif description.columns_meaningful and not (image or features.image or request.quiet or request.json):
             data = collect_data(model, features, None, description)
             descriptions = tuple(profile.name for profile in describe_clusters(data, feature_statistics(data)))
         _write(loaded, features, model, outputs, append=request.append, seconds=seconds, image=image)

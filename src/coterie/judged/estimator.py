@@ -503,10 +503,12 @@ class Coterie(BaseClusterer):
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: filled-in rows and scored candidates."""
+        columns_meaningful = self.metric_ == "euclidean"
         if not self.candidates_:
-            return FitDescription(encode=self._preparation.encode)
+            return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
         return FitDescription(
             encode=self._preparation.encode,
+            columns_meaningful=columns_meaningful,
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,

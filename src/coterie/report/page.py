@@ -97,7 +97,8 @@ def render_report(
     description = model.describe_fit(table)
     data = collect_data(model, table, ids, description)
     # Single pixels say little: clusters of images are described by images.
-    statistics = feature_statistics(data) if table.image is None else None
+    has_columns = table.image is None and description.columns_meaningful
+    statistics = feature_statistics(data) if has_columns else None
     profiles = describe_clusters(data, statistics)
     best_features = np.empty(0, dtype=np.int64) if statistics is None else rank_features(statistics, 24)
     best_columns = list(dict.fromkeys(data.features[i].column for i in best_features))
