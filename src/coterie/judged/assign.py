@@ -338,9 +338,7 @@ def blocks(n: int) -> list[slice]:
 def encoded_means(encoded: Singles, labels: Labels, n_clusters: int) -> Singles:
     """Return the mean of each cluster, without outliers."""
     inside = labels >= 0
-    sums = np.stack(
-        [np.bincount(labels[inside], column[inside], n_clusters) for column in encoded.T.astype(np.float64)], axis=1
-    )
+    sums = np.stack([np.bincount(labels[inside], column[inside], n_clusters) for column in encoded.T], axis=1)
     return (sums / np.maximum(np.bincount(labels[inside], minlength=n_clusters), 1)[:, None]).astype(np.float32)
 
 
