@@ -114,3 +114,14 @@ def test_the_command_encodes_names_clusters_by_words_and_keeps_embeddings(
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert adjusted_rand_score(labels, [row["cluster"] for row in rows]) == 1.0
     assert named == [90]  # the embeddings of the fit are read again
+
+
+def test_bertopic_can_use_it_as_its_clusterer() -> None:
+    """BERTopic fits with y, reads ``labels_`` and, unless it is HDBSCAN, calls ``predict`` for new texts."""
+    texts, labels = sentences(120)
+    embedded, y = encode(texts), None
+    model = Coterie(metric="cosine", effort="fast", random_state=0)
+    model.fit(embedded, y=y)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    assert np.unique(model.labels_).tolist() == list(range(model.n_clusters_))  # no topic -1
+    np.testing.assert_array_equal(model.predict(embedded[:5]), model.labels_[:5])
