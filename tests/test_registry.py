@@ -135,7 +135,7 @@ def test_shipped_weights_load_and_have_a_recipe() -> None:
     for name, entry in read_index(registry.PACKAGE).items():
         arrays, card = load_pretrained(name)
         assert (card["name"], card["method"], card["summary"]) == (name, entry.method, entry.summary)
-        recipe = parse_recipe(card["recipe"])
+        recipe = parse_recipe(card["recipe"], folder=_RECIPES)
         assert recipe in recipes, f"no file in recipes/ trains {name}"
         if entry.method == "judge":  # it has the columns of the version that trained it
             Judge.read(name)

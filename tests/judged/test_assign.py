@@ -13,7 +13,8 @@ from coterie.judged.space import Floats, Geometry, Labels
 from coterie.judged.views import View
 from tests.judged.sets import blobs, candidate, rings, slanted
 
-RULES = tuple(rule for rule in Assigner.RULES if rule != "mixture")  # which needs discrete columns: test_mixed.py
+# Mixtures need discrete columns (test_mixed.py), and similar rows are for directions (test_cosine.py).
+RULES = tuple(rule for rule in Assigner.RULES if rule not in {"mixture", "similar rows"})
 
 
 def fit(rule: str, x: Floats, labels: Labels) -> Assigner:

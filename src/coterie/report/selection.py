@@ -17,7 +17,7 @@ from coterie.tables.table import take_rows
 SHORTLIST = 10
 # Family, and so colour, of an algorithm by a word in its name; others are of the family "other".
 FAMILIES = {"k-means": "k-means", "mixture": "mixture", "linkage": "linkage"}
-FAMILIES |= {"HDBSCAN": "density", "density": "density", "spectral": "graph", "tree": "linkage"}
+FAMILIES |= {"HDBSCAN": "density", "density": "density", "spectral": "graph", "communities": "graph", "tree": "linkage"}
 _OTHER = "other"
 _COLUMNS = {
     "raw": "the original columns",
@@ -26,6 +26,7 @@ _COLUMNS = {
     "ranks": "ranked columns",
     "power": "standardised columns, heavy tails shortened",
     "factors": "what the columns share",
+    "cosine": "directions of the rows",
 }
 # Smaller leads of the result over the runner-up are pointed out.
 _CLOSE = 0.05
