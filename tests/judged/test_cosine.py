@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from coterie import Coterie, load
 from coterie.errors import InputError
-from coterie.judged.assign import Assigner
+from coterie.judged.assign import Assigner, SimilarRows
 from coterie.judged.candidates.communities import (
     communities,
     community_weights,
@@ -297,3 +297,9 @@ def test_columns_of_embeddings_do_not_describe_clusters(fitted: tuple[Coterie, S
     page = render_report(model, as_table(x), title="Topics", source="memory")
     assert "high x" not in page
     assert "low x" not in page
+
+
+def test_a_single_row_and_equal_rows_have_an_assigner() -> None:
+    for rows in (np.eye(1, 4), np.tile(np.eye(1, 4), (5, 1))):
+        learned = SimilarRows.fit(CosineGeometry(rows), np.zeros(len(rows), dtype=np.int64))
+        np.testing.assert_array_equal(SimilarRows(learned).memberships(rows), np.ones((len(rows), 1)))

@@ -141,7 +141,8 @@ class SimilarRows:
         rows = geometry.rows.astype(np.float32)
         products = most_similar(rows, rows, 1, without_self=True)[1]
         apart = np.sqrt(np.maximum(2.0 - 2.0 * products.astype(np.float64), 0.0))
-        near = _NEARBY * float(np.median(apart[apart > _ROUNDING])) if (apart > _ROUNDING).any() else 1.0
+        apart = apart[(apart > _ROUNDING) & np.isfinite(apart)]  # a single row has no other
+        near = _NEARBY * float(np.median(apart)) if apart.size else 1.0
         return {"rows": rows, "labels": labels, "near": np.array(near)}
 
     def __init__(self, arrays: Arrays) -> None:
