@@ -74,15 +74,16 @@ class Coterie(BaseClusterer):
         Number of clusters; "auto" leaves it to the judge.
     max_clusters : int or "auto"
         Largest number of clusters considered. With "auto" it is 50, and more if the rows seem to have more clusters,
-        up to a fifth of the rows that are clustered.
+        up to a fifth of the rows that are clustered; of embeddings, up to a tenth.
     allow_single : bool or "auto"
         Whether the result may be that all rows form one cluster. With "auto" that needs strong evidence, and at least
         50 rows; with True it needs to be more probable than not.
     granularity : float
         Above 0 for more and smaller clusters than the judge's choice, below 0 for fewer and larger ones.
     effort : {"fast", "balanced"}
-        How many candidates are generated, on at most 1,000 or 1,500 rows. Larger inputs are subsampled; the remaining
-        rows are assigned to the clusters found. With "balanced" up to three subsamples vote.
+        How many candidates are generated, on at most 1,000 or 1,500 rows; of embeddings on at most 2,000 or 4,000.
+        Larger inputs are subsampled; the remaining rows are assigned to the clusters found. With "balanced" up to three
+        subsamples of a table vote.
     missing : {"ignore", "indicator"}
         Whether missing values are no information, and are filled in from similar rows, or whether that a value is
         missing is information of its own.

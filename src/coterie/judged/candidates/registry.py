@@ -49,8 +49,7 @@ _FINE_STEPS = (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 18, 20, 23, 26, 30, 3
 _WIDE_STEPS = (2, 3, 4, 5, 6, 7, 8, 10, 12, 15, 20, 26, 35, 50)
 _GROWTH = 1.15
 _USUAL_CLUSTERS = 50  # numbers up to this one are always tried
-_MAX_TOPICS = 500  # clusters of embeddings
-_ROWS_PER_TOPIC = 10
+_ROWS_PER_TOPIC = 10  # of embeddings, among those that are clustered
 _ROWS_PER_CLUSTER = 5  # among those that are clustered, for larger numbers
 _MAX_FALL = 0.95  # fraction of the highest silhouette below which still larger numbers are not tried
 
@@ -266,7 +265,7 @@ def _limit(max_clusters: int | Literal["auto"], space: Space) -> int:
     if max_clusters != "auto":
         return max_clusters
     if space.metric == "cosine":
-        return max(_USUAL_CLUSTERS, min(_MAX_TOPICS, len(space.x) // _ROWS_PER_TOPIC))
+        return max(_USUAL_CLUSTERS, len(space.x) // _ROWS_PER_TOPIC)
     return find_max_clusters(space.reference)
 
 
