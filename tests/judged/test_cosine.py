@@ -21,7 +21,7 @@ from coterie.judged.candidates.communities import (
 )
 from coterie.judged.candidates.registry import ALGORITHMS, Candidate, generate_candidates, order_by_size
 from coterie.judged.columns import Columns
-from coterie.judged.cosine import CosineGeometry, CosineSpace, recognise_metric
+from coterie.judged.cosine import CosineGeometry, CosineSpace, Metric, metrics_to_try
 from coterie.judged.features.embeddings import EMBEDDING_FEATURES, EMBEDDING_STEPPED, embedding_features
 from coterie.judged.features.table import FEATURE_SETS, CandidateFeatures, column_names
 from coterie.judged.preparation import Preparation
@@ -45,28 +45,51 @@ def space_of(x: npt.NDArray[np.float32]) -> CosineSpace:
     return CosineSpace(encoded, preparation.columns, CosineView.fit(encoded, *preparation.units))
 
 
-def metric_of(x: object) -> str:
+def metrics_of(x: object) -> tuple[Metric, ...]:
     table = as_table(x)
     preparation = Preparation.fit(table, np.arange(table.n_rows))
-    return recognise_metric(preparation, preparation.encode(table))
+    return metrics_to_try(preparation, preparation.encode(table))
 
 
 def test_embeddings_are_recognised_and_tables_are_not() -> None:
     rng = np.random.default_rng(0)
     unit = embeddings()[0]
-    assert metric_of(unit) == "cosine"
-    assert metric_of(unit.astype(np.float16)) == "cosine"
-    assert metric_of(np.maximum(rng.normal(size=(300, 512)), 0.0)) == "cosine"  # activations of any length
-    assert metric_of(np.maximum(rng.normal(size=(200, 512)), 0.0)) == "euclidean"  # few rows
-    assert metric_of(rng.normal(size=(300, 40))) == "euclidean"
-    assert metric_of(rng.normal(size=(300, 300)) * 10.0 ** np.linspace(-4, 4, 300)) == "euclidean"  # many units
-    in_units = rng.normal(size=(300, 100)) * 10.0 ** np.linspace(-1, 1, 100)
-    assert metric_of(in_units) == "cosine"
-    assert metric_of(pd.DataFrame(in_units).add_prefix("x")) == "euclidean"  # a table with names
+    assert metrics_of(unit) == ("cosine",)
+    assert metrics_of(unit.astype(np.float16)) == ("cosine",)
+    assert metrics_of(np.maximum(rng.normal(size=(300, 512)), 0.0)) == ("cosine",)  # activations of any length
+    assert metrics_of(np.maximum(rng.normal(size=(200, 512)), 0.0)) == ("euclidean",)  # few rows
+    assert metrics_of(rng.normal(size=(300, 11))) == ("euclidean",)  # few columns
     with_gap = unit.copy()
     with_gap[0, 0] = np.nan
-    assert metric_of(with_gap) == "euclidean"
-    assert metric_of(unit > 0.0) == "euclidean"  # answers of yes and no
+    assert metrics_of(with_gap) == ("euclidean",)
+    assert metrics_of(unit > 0.0) == ("euclidean",)  # answers of yes and no
+    assert metrics_of(rng.integers(0, 3, size=(300, 40)).astype(float)) == ("euclidean",)
+
+
+def test_wide_tables_of_numbers_are_compared_both_ways() -> None:
+    rng = np.random.default_rng(0)
+    assert metrics_of(rng.normal(size=(300, 40))) == ("euclidean", "cosine")
+    many_units = rng.normal(size=(300, 300)) * 10.0 ** np.linspace(-4, 4, 300)
+    assert metrics_of(many_units) == ("euclidean", "cosine")
+    in_units = rng.normal(size=(300, 300)) * 10.0 ** np.linspace(-1, 1, 300)
+    assert metrics_of(in_units) == ("cosine",)
+    assert metrics_of(pd.DataFrame(in_units).add_prefix("x")) == ("euclidean", "cosine")  # a table with names
+
+
+def test_the_better_one_of_both_metrics_is_taken_and_notes_say_so() -> None:
+    x, labels = embeddings(400, d=60, spread=0.9)
+    x = x * np.random.default_rng(1).lognormal(sigma=1.0, size=(len(x), 1))  # only directions are informative
+    model = Coterie(random_state=0).fit(x)
+    assert model.metric_ == "cosine"
+    assert model.notes_[0].startswith("Rows were compared column by column, and by direction as embeddings are. The ")
+    assert "The result with metric='cosine' was taken: the expected adjusted Rand index is 0." in model.notes_[0]
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+    assert model.describe_fit(as_table(x)).columns_meaningful
+    rng = np.random.default_rng(0)
+    x = 4.0 * rng.normal(size=(3, 20))[np.arange(300) % 3] + rng.normal(size=(300, 20))
+    model = Coterie(random_state=0).fit(x)
+    assert model.metric_ == "euclidean"
+    assert not any("direction" in note for note in model.notes_)  # was not tried: the result was sure
 
 
 def test_directions_do_not_depend_on_the_encoding_and_the_length_of_rows() -> None:

@@ -22,6 +22,7 @@ from coterie.ops.neighbours import most_similar
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
+HOLD_ROWS = frozenset({"neighbours", "similar rows"})  # rules that hold rows of the table
 _VOTING_NEIGHBOURS = 5
 _VOTING_SIMILAR = 10
 _NEARBY = 0.1  # of the median distance to the nearest row: within, a training row outvotes its neighbours

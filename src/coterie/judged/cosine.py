@@ -21,9 +21,11 @@ from coterie.ops.neighbours import most_similar
 Metric: TypeAlias = Literal["cosine", "euclidean"]
 
 GRAPH_NEIGHBOURS = 30
+_MIN_COLUMNS = 12  # columns from which directions mean something: docs/decisions/0038
+_MIN_ROWS = 250  # among fewer, neighbours are too far away
 _MIN_UNIT_COLUMNS = 16  # columns from which rows of equal length are taken for embeddings
-_MIN_COLUMNS = 64  # columns from which other rows are, if all columns are numbers in one unit
-_MIN_ROWS = 250  # of those; among fewer, neighbours are too far away
+_SURELY_COLUMNS = 257  # columns in one unit from which other rows are
+_DISCRETE = 0.5  # fraction of discrete columns above which a table is compared column by column
 _MEASURED_ROWS = 2000  # whose lengths are measured
 _EQUAL_LENGTHS = 0.02  # relative standard deviation of the lengths: half precision rounds by less than a thousandth
 # Ratio of the scales of columns up to which they are in one unit. An array without names is hardly ever a table of many
@@ -32,25 +34,50 @@ _MAX_RATIO = {"named": 20.0, "unnamed": 1000.0}
 _BANDWIDTH_STEPS = 32  # of the bisection for the bandwidth of each row
 
 
-def recognise_metric(preparation: Preparation, encoded: Float[Singles, "N D"]) -> Metric:
-    """Return how rows are to be compared: "cosine" if they look like embeddings.
+def metrics_to_try(preparation: Preparation, encoded: Float[Singles, "N D"]) -> tuple[Metric, ...]:
+    """Return how rows may be compared: "cosine" if they look like embeddings, both if that is open.
 
-    Embeddings have many rows of many columns, all of them numbers without gaps in one unit, or rows of length one.
+    Directions need many rows of number columns without gaps. Rows of length one are embeddings, and so are those of
+    hundreds of columns in one unit.
     """
     encoder = preparation.encoder
     columns = encoded.shape[1]
     plain = len(encoder.numbers.positions) == columns and set(encoder.numbers.kinds) == {"number"}
-    if columns < _MIN_UNIT_COLUMNS or not plain or len(preparation.donors):
-        return "euclidean"
+    if columns < _MIN_COLUMNS or not plain or len(preparation.donors):
+        return ("euclidean",)
+    if columns >= _MIN_UNIT_COLUMNS and _have_length_one(preparation, encoded):
+        return ("cosine",)
+    discrete = preparation.columns.find_discrete(_some(encoded).astype(np.float64))
+    if len(encoded) < _MIN_ROWS or discrete.mean() > _DISCRETE:
+        return ("euclidean",)
+    return ("cosine",) if columns >= _SURELY_COLUMNS and _in_one_unit(preparation) else ("euclidean", "cosine")
+
+
+def direction_units(preparation: Preparation, encoded: Float[Singles, "N D"]) -> tuple[Floats, Floats]:
+    """Return the factor and the offset (D,) of the encoded columns whose directions are compared.
+
+    Those of embeddings, and of columns in one unit, restore the units of the input; other columns stay standardised.
+    """
+    if _in_one_unit(preparation) or _have_length_one(preparation, encoded):
+        return preparation.units
+    return np.ones(encoded.shape[1]), np.zeros(encoded.shape[1])
+
+
+def _some(encoded: Float[Singles, "N D"]) -> Float[Singles, "M D"]:
+    return encoded[:: max(1, len(encoded) // _MEASURED_ROWS)]
+
+
+def _have_length_one(preparation: Preparation, encoded: Float[Singles, "N D"]) -> bool:
+    """Return whether all rows have the same length in the units of the input."""
     factor, origin = preparation.units
-    some = encoded[:: max(1, len(encoded) // _MEASURED_ROWS)]
-    lengths = np.linalg.norm(some * factor + origin, axis=1)
-    if float(lengths.std()) <= _EQUAL_LENGTHS * float(lengths.mean()):
-        return "cosine"
-    if columns < _MIN_COLUMNS or len(encoded) < _MIN_ROWS:
-        return "euclidean"
-    low, high = np.quantile(factor, (0.1, 0.9))
-    return "cosine" if high <= _MAX_RATIO["named" if encoder.named else "unnamed"] * low else "euclidean"
+    lengths = np.linalg.norm(_some(encoded) * factor + origin, axis=1)
+    return float(lengths.std()) <= _EQUAL_LENGTHS * float(lengths.mean())
+
+
+def _in_one_unit(preparation: Preparation) -> bool:
+    """Return whether the scales of most columns are alike."""
+    low, high = np.quantile(preparation.units[0], (0.1, 0.9))
+    return bool(high <= _MAX_RATIO["named" if preparation.encoder.named else "unnamed"] * low)
 
 
 @final

@@ -1,10 +1,10 @@
 """Coterie, the default estimator: needs neither a number of clusters nor settings."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +15,9 @@ from coterie.encoders import encode_cached, load_encoder
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, expected_accuracy, match_order
 from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
-from coterie.judged.cosine import Metric, recognise_metric
+from coterie.judged.cosine import Metric, metrics_to_try
 from coterie.judged.judge import Judge, ScoredCandidates
+from coterie.judged.levels import Levels
 from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
@@ -39,6 +40,7 @@ from coterie.validation import (
 
 LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is little better than a guess
 MIN_ROWS_OF_SINGLE = 50  # fewer rows are no strong evidence that there is one cluster, and the judge saw none
+SURE = 0.9  # expected adjusted Rand index from which no other metric is tried
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
 WEIGHTS: dict[Metric, str] = {"euclidean": "judge-v5", "cosine": "judge-cosine-v1"}  # by default
 REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
@@ -59,6 +61,23 @@ def _mutual_information(levels: Integers, labels: Labels) -> float:
     from sklearn.metrics import adjusted_mutual_info_score  # noqa: PLC0415  (slow to import, for discrete columns only)
 
     return float(adjusted_mutual_info_score(levels, labels))
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class _MetricFit:
+    """What was found with one metric."""
+
+    metric: Metric
+    samples: Samples
+    result: VoteResult
+    is_single: bool  # whether all rows form one cluster
+
+    @property
+    def expected_agreement(self) -> float:
+        """The expected adjusted Rand index of the result with the true clusters."""
+        scored = self.result.scored
+        return scored.single_probability if self.is_single and scored is not None else self.result.confidence
 
 
 class Coterie(BaseClusterer):
@@ -119,7 +138,8 @@ class Coterie(BaseClusterer):
     candidates_ : list of dict
         All candidate partitions with their scores, the best first.
     levels_ : list of dict
-        The best candidate for each number of clusters, from few to many.
+        The best candidate for each number of clusters, from few to many. ``parents`` says for each cluster in which
+        cluster of the level before it is; it is None for the coarsest level, and for candidates that do not nest.
     chosen_ : dict or None
         The candidate that was chosen; None if all rows form one cluster.
     runner_up_ : dict or None
@@ -247,60 +267,70 @@ class Coterie(BaseClusterer):
         table = self._read(X, reset=True)
         before = self._former_labels(table) if self.keep_ids else None
         self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
-        seed, effort = seed_from(self.random_state), self._given_effort()
-        donors = subsample_indices(table.n_rows, SAMPLE_ROWS[effort], seed)
+        seed, self._effort = seed_from(self.random_state), self._given_effort()
+        donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self._effort], seed)
         self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self.column_weights)
         self.table_ = self._preparation.encoder
         encoded = self._preparation.encode(table)
         n_clusters = self._given_n_clusters()
         if n_clusters is not None:
             check_n_clusters(n_clusters, len(encoded))
-        judge, self.metric_ = self._load_judge(encoded)
-        vote = SubsampleVote(
-            judge,
-            effort,
-            n_clusters,
-            self.max_clusters,
-            self.granularity,
-            seed,
-            self.n_jobs,
-        )
-        take = Samples.take_directions if self.metric_ == "cosine" else Samples.take
-        samples = take(self._preparation, encoded, effort, seed)
-        self._reference, self._background = samples.reference, samples.noise
-        callback = self._progress()
-        on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
-        spaces = samples.spaces[:1] if n_clusters == 1 else samples.spaces  # nothing to vote on
-        result = vote.run(spaces, on_stage)
+        fits: list[_MetricFit] = []
+        for metric in self._metrics(encoded, n_clusters):
+            if not fits or fits[0].expected_agreement < SURE:
+                fits.append(self._fit_metric(metric, encoded, n_clusters, seed))
+        best = fits[0] if fits[-1].is_single else max(fits, key=lambda each: each.expected_agreement)
+        self.metric_ = best.metric
+        # Rows of embeddings are not even tried by columns.
+        self._columns_meaningful = best.metric == "euclidean" or len(fits) > 1
+        self._reference, self._background = best.samples.reference, best.samples.noise
         self.notes_ = (
-            *self._describe_metric(),
-            *result.describe_sampling(len(encoded), ALIKE),
-            *self._describe_background(result),
-            *self._choose(result, n_clusters),
+            *self._describe_metric(fits, best),
+            *best.result.describe_sampling(len(encoded), ALIKE),
+            *self._describe_background(best.result),
+            *self._choose(best.result, n_clusters),
         )
         self._label(encoded, before)
+        self.levels_ = self._describe_levels()
 
-    def _load_judge(self, encoded: Singles) -> tuple[Judge, Metric]:
-        """Return the judge, and how rows are compared: as the judge was trained, if its weights were chosen."""
-        judge = None if self.weights == "auto" else Judge.load(self.weights)
+    def _metrics(self, encoded: Singles, n_clusters: int | None) -> tuple[Metric, ...]:
+        """Return how rows may be compared; if there are two ways, column by column comes first."""
         weighted = bool((self._preparation.columns.weight != 1.0).any())
         if self.metric != "auto":
-            metric = self.metric
-        elif judge is not None:
-            metric = judge.metric
-        elif weighted:  # columns that count differently are compared one by one
-            metric = "euclidean"
+            metrics: tuple[Metric, ...] = (self.metric,)
+        elif self.weights != "auto":
+            metrics = (Judge.load(self.weights).metric,)
+        elif weighted or n_clusters == 1:  # columns that count differently are compared one by one
+            metrics = ("euclidean",)
         else:
-            metric = "cosine" if self.encoder is not None else recognise_metric(self._preparation, encoded)
-        judge = judge or Judge.load(WEIGHTS[metric])
+            metrics = ("cosine",) if self.encoder is not None else metrics_to_try(self._preparation, encoded)
+        if metrics == ("cosine",):
+            self._check_cosine(weighted=weighted)
+        return metrics
+
+    def _load_judge(self, metric: Metric) -> Judge:
+        judge = Judge.load(WEIGHTS[metric] if self.weights == "auto" else self.weights)
         if judge.metric != metric:
             raise InputError(
                 f"weights={str(self.weights)!r} are of a judge for metric={judge.metric!r}, but metric={metric!r} was "
                 "asked for. Use other weights, or leave out the metric."
             )
-        if metric == "cosine":
-            self._check_cosine(weighted=weighted)
-        return judge, metric
+        return judge
+
+    def _fit_metric(self, metric: Metric, encoded: Singles, n_clusters: int | None, seed: int) -> _MetricFit:
+        """Subsample the rows, and choose among candidates that are generated with this metric."""
+        effort = self._effort
+        vote = SubsampleVote(
+            self._load_judge(metric), effort, n_clusters, self.max_clusters, self.granularity, seed, self.n_jobs
+        )
+        take = Samples.take_directions if metric == "cosine" else Samples.take
+        samples = take(self._preparation, encoded, effort, seed)
+        callback = self._progress()
+        on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
+        spaces = samples.spaces[:1] if n_clusters == 1 else samples.spaces  # nothing to vote on
+        result = vote.run(spaces, on_stage)
+        single = result.scored is None or self._is_single(result.scored, n_clusters)
+        return _MetricFit(metric, samples, result, single)
 
     def _check_cosine(self, *, weighted: bool) -> None:
         """Require columns whose directions mean something."""
@@ -316,8 +346,15 @@ class Coterie(BaseClusterer):
                 "is not one. Leave such columns out, or use metric='euclidean'."
             )
 
-    def _describe_metric(self) -> list[str]:
-        """Say so if rows are compared by their directions, although that was not asked for."""
+    def _describe_metric(self, fits: Sequence[_MetricFit], best: _MetricFit) -> list[str]:
+        """Say how rows are compared, if that was not asked for and is not the usual way."""
+        if len(fits) > 1:
+            which = f"The result with metric={best.metric!r} was taken"
+            expected = [f"{each.expected_agreement:.2f}" for each in fits]
+            why = f"the expected adjusted Rand index is {expected[0]} by columns and {expected[1]} by direction"
+            if fits[1].is_single:
+                why = "by direction, no separation was found"
+            return [f"Rows were compared column by column, and by direction as embeddings are. {which}: {why}."]
         if self.metric_ == "euclidean" or (self.metric, self.weights, self.encoder) != ("auto", "auto", None):
             return []
         what = f"The {len(self.table_.features):,} columns look like embeddings: rows are compared by their cosine."
@@ -348,6 +385,10 @@ class Coterie(BaseClusterer):
             return "balanced"
         return self.effort
 
+    def _is_single(self, scored: ScoredCandidates, n_clusters: int | None) -> bool:
+        """Return whether the answer is that all rows form one cluster."""
+        return n_clusters is None and scored.single_probability > self._single_threshold(scored)
+
     def _single_threshold(self, scored: ScoredCandidates) -> float:
         """Return the probability above which the result is one cluster."""
         if self.allow_single == "auto":
@@ -364,10 +405,9 @@ class Coterie(BaseClusterer):
         if scored is not None:
             chosen = scored.choose(self.granularity)
             self.candidates_ = [scored.describe(index) for index in scored.ranking()]
-            self.levels_ = [scored.describe(index) for index in scored.best_by_number().values()]
             other = scored.runner_up(chosen, ALIKE)
             self.runner_up_ = None if other is None else scored.describe(other)
-            if n_clusters is None and scored.single_probability > self._single_threshold(scored):
+            if self._is_single(scored, n_clusters):
                 self.runner_up_ = self.candidates_[0]
                 self.confidence_, single = scored.single_probability, True
         if scored is None or single:
@@ -388,6 +428,7 @@ class Coterie(BaseClusterer):
                     "clusters, or none that these columns show."
                 )
         self._assigner = Assigner.fit(result.space, winner)
+        self._levels = Levels((winner.n_clusters,), (), 0) if scored is None else Levels.find(scored, winner)
         dissolve = n_clusters is None  # a number that was asked for is kept
         isolated = self.noise and self._background is None  # without a background, noise is rows far from all others
         self._outliers = Outliers.fit(self._assigner, result.space.x, dissolve=dissolve) if isolated else None
@@ -410,6 +451,18 @@ class Coterie(BaseClusterer):
             self.runner_up_ = scored.describe(other)
             note += f" The best candidate that does not repeat it has {self.runner_up_['n_clusters']} clusters."
         return [note]
+
+    def _describe_levels(self) -> list[dict[str, Any]]:
+        """Describe the best candidate of each number of clusters, and where its clusters are in the level before."""
+        if self._scored is None:
+            return []
+        if len(self._order) < self._assigner.n_clusters:  # a cluster of outliers has been dissolved
+            self._levels = self._levels.without_finer()
+        return [
+            self._scored.describe(self._levels.indices.get(number, best))
+            | {"parents": self._levels.parents_of(number, self._order)}
+            for number, best in self._scored.best_by_number().items()
+        ]
 
     def _label(self, encoded: Singles, before: Labels | None) -> None:
         """Assign all rows and number the clusters: the largest first, or as before."""
@@ -465,7 +518,10 @@ class Coterie(BaseClusterer):
 
     @one_thread()
     def alternative(self, n_clusters: int, X: Any) -> Labels:
-        """Assign the rows of X by the best candidate with another number of clusters.
+        """Assign the rows of X to another number of clusters.
+
+        If that level nests with the result, its clusters are parts or unions of those that ``predict`` returns.
+        Levels that nest are saved with the model; others need the fitted model.
 
         Parameters
         ----------
@@ -477,18 +533,32 @@ class Coterie(BaseClusterer):
         Returns
         -------
         array (n,) of int64
-            The largest cluster of the rows that were clustered is 0; -1 for outliers if ``noise``.
+            Clusters as in the candidate, whose largest one is 0; -1 for outliers if ``noise``.
         """
         check_is_fitted(self)
         if n_clusters == self._assigner.n_clusters:
             return self.predict(X)
-        scored = self._require_candidates()
+        encoded = self._encode_rows(X)
+        if n_clusters in self._levels.numbers:
+            if self._scored is not None:
+                self._levels.fit_assigners(self._scored, n_clusters, self._assigner)
+            return np.concatenate([self._assign_level(encoded[block], n_clusters) for block in blocks(len(encoded))])
+        if self._scored is None:
+            raise InputError(
+                f"There are no labels with n_clusters={n_clusters!r}: this model has the levels "
+                f"{', '.join(map(str, self._levels.numbers))}. Choose one of these, or fit it again."
+            )
+        scored = self._scored
         assigner = Assigner.fit(scored.space, scored.best_with(n_clusters))
         outliers = None if self._outliers is None else Outliers.fit(assigner, scored.space.x)
-        encoded = self._encode_rows(X)
         parts = (self._rows(encoded[block]) for block in blocks(len(encoded)))
         order = np.arange(n_clusters)
         return np.concatenate([self._mark_noise(x, assign(x, assigner, outliers, order)[1]) for x in parts])
+
+    def _assign_level(self, encoded: Singles, n_clusters: int) -> Labels:
+        labels = self._assign(encoded)[1]
+        chosen = np.where(labels >= 0, self._order[labels], -1)
+        return self._levels.assign(self._rows(encoded), chosen, n_clusters)
 
     def shortlist(self, at_most: int = 10) -> list[dict[str, Any]]:
         """Return the best candidates, as in ``candidates_``, without near duplicates of better ones.
@@ -504,7 +574,7 @@ class Coterie(BaseClusterer):
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: filled-in rows and scored candidates."""
-        columns_meaningful = self.metric_ == "euclidean"
+        columns_meaningful = self._columns_meaningful
         if not self.candidates_:
             return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
         return FitDescription(
@@ -571,10 +641,16 @@ class Coterie(BaseClusterer):
         if self._background is not None:
             arrays |= self._background.to_arrays()
             arrays |= {f"reference.{name}": value for name, value in self._reference.to_arrays().items()}
+        if self._scored is not None:
+            self._levels.fit_assigners(self._scored, self._levels.numbers[-1], self._assigner)
+        level_arrays, levels = self._levels.to_arrays(self._assigner)
+        arrays |= level_arrays
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
         text_column = vars(self).get("_text_column")
         card = {
             "text_column": text_column,
+            "columns_meaningful": self._columns_meaningful,
+            "nested": levels,
             **names,
             **{name: getattr(self, f"{name}_") for name in described},
             "notes": list(self.notes_),
@@ -589,6 +665,10 @@ class Coterie(BaseClusterer):
         self._preparation = Preparation.from_arrays(self.table_, arrays)
         self._assigner = Assigner.from_arrays(arrays, card)
         self.metric_ = "cosine" if self._assigner.view.name == CosineView.name else "euclidean"
+        self._columns_meaningful = bool(card.get("columns_meaningful", self.metric_ == "euclidean"))
+        # Models saved before levels nested have the chosen one only.
+        unnested = {"numbers": [self._assigner.n_clusters], "position": 0, "rules": {}}
+        self._levels = Levels.from_arrays(self._assigner, arrays, card.get("nested", unnested))
         self._outliers = Outliers.from_arrays(arrays)
         self._background = NoiseModel.from_arrays(arrays)
         if self._background is not None:

@@ -10,7 +10,7 @@ from scipy.special import expit
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner
 from coterie.judged.candidates.registry import Candidate, Effort, generate_candidates, order_by_size
-from coterie.judged.cosine import CosineSpace
+from coterie.judged.cosine import CosineSpace, direction_units
 from coterie.judged.features.partitions import rand_indices
 from coterie.judged.judge import Judge, ScoredCandidates, choose
 from coterie.judged.noise import NoiseModel
@@ -151,7 +151,7 @@ class Samples:
         """Take one subsample of embeddings, among which no noise is looked for; rows are in the encoding."""
         chosen = subsample_indices(len(encoded), COSINE_ROWS[effort], seed)
         rows = encoded[chosen]
-        view = CosineView.fit(rows, *preparation.units)
+        view = CosineView.fit(rows, *direction_units(preparation, encoded))
         return cls((chosen,), (CosineSpace(rows, preparation.columns, view),), view, None)
 
     @classmethod
