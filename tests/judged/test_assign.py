@@ -105,6 +105,25 @@ def test_neighbours_replace_a_rule_by_which_a_cluster_loses_all_rows() -> None:
     np.testing.assert_array_equal(assign(x, assigner, None, np.arange(2))[1], labels)
 
 
+def test_means_of_few_rows_move_to_those_of_many() -> None:
+    rng = np.random.default_rng(0)
+    centres = 2.5 * rng.normal(size=(20, 4))
+    many = centres[np.arange(4000) % 20] + rng.normal(size=(4000, 4))
+    few = fit("centres", many[:100], np.arange(100) % 20)
+    moved = few.move_centres(many)
+    before, after = (cdist(centres, each.arrays["means"]).min(axis=1).mean() for each in (few, moved))
+    assert after < 0.6 * before
+    assert moved.n_clusters == 20
+
+
+def test_other_rules_and_lost_clusters_do_not_move() -> None:
+    x, truth = blobs(n=90)
+    gaussians = fit("gaussians", x, truth)
+    assert gaussians.move_centres(x) is gaussians
+    centres = fit("centres", x, truth)
+    assert centres.move_centres(x[truth == 0]) is centres  # no row is in the others
+
+
 def test_a_cluster_of_outliers_alone_is_dissolved_if_allowed() -> None:
     x, truth = blobs(120)
     x, labels = np.concatenate([x, [[90.0, 90.0, 90.0]]]), np.append(truth, 4)

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
 from coterie.errors import InputError
-from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, quadratic_design
+from coterie.judged.candidates.kmeans import GaussianMoments, cluster_means, improve_by_k_means, quadratic_design
 from coterie.judged.candidates.mixed import LevelIndicators, MixedMoments, mixed_design
 from coterie.judged.candidates.registry import Candidate
 from coterie.judged.space import Floats, Geometry, Labels, Singles, Space
@@ -203,6 +203,18 @@ class Assigner:
                 f"{n_clusters - 1}, all in use. Renumber the clusters first."
             )
         return cls(view, rule, cls.RULES[rule].fit(geometry, labels))
+
+    def move_centres(self, x: npt.NDArray[Any]) -> "Assigner":
+        """Continue k-means on more rows than the clusters were found among; other rules stay as they are.
+
+        If a cluster would lose all of its rows, nothing changes.
+        """
+        if self.rule != "centres":
+            return self
+        rows = self.view.transform(x)
+        labels = improve_by_k_means(rows, self.memberships_of_view(rows).argmax(axis=1))
+        kept = len(np.unique(labels)) == self.n_clusters
+        return self.fit_rule(self.view, self.rule, Geometry(rows), labels) if kept else self
 
     @cached_property
     def _fitted_rule(self) -> Centres | Gaussians | Mixture | Neighbours | SimilarRows:

@@ -291,6 +291,9 @@ class Coterie(BaseClusterer):
             *self._describe_background(best.result),
             *self._choose(best.result, n_clusters),
         )
+        pool = best.samples.pool
+        if len(pool) > len(best.result.space.x):
+            self._assigner = self._assigner.move_centres(self._rows(encoded[pool]))
         self._label(encoded, before)
         self.levels_ = self._describe_levels()
 

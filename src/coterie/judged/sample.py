@@ -145,14 +145,16 @@ class Samples:
     spaces: tuple[Space, ...]  # the same rows as they are clustered
     reference: AnyView  # the view in which noise was looked for
     noise: NoiseModel | None  # how noise is recognised; None if there is none
+    pool: Labels  # rows that the subsamples are from, without background noise, ascending
 
     @classmethod
     def take_directions(cls, preparation: Preparation, encoded: Singles, effort: Effort, seed: int) -> Self:
         """Take one subsample of embeddings, among which no noise is looked for; rows are in the encoding."""
-        chosen = subsample_indices(len(encoded), COSINE_ROWS[effort], seed)
+        pool = subsample_indices(len(encoded), POOL_ROWS, seed)
+        chosen = pool[subsample_indices(len(pool), COSINE_ROWS[effort], seed)]
         rows = encoded[chosen]
         view = CosineView.fit(rows, *direction_units(preparation, encoded))
-        return cls((chosen,), (CosineSpace(rows, preparation.columns, view),), view, None)
+        return cls((chosen,), (CosineSpace(rows, preparation.columns, view),), view, None, pool)
 
     @classmethod
     def take(cls, preparation: Preparation, encoded: Singles, effort: Effort, seed: int) -> Self:
@@ -174,7 +176,7 @@ class Samples:
         # Without noise, the first subsample is the one whose views are known already.
         known = [] if left_out else [first]
         spaces = (*known, *(Space(x[taken], preparation.columns, noise=left_out) for taken in chosen[len(known) :]))
-        return cls(tuple(pool[taken] for taken in chosen), spaces, reference, noise)
+        return cls(tuple(pool[taken] for taken in chosen), spaces, reference, noise, pool[clean])
 
 
 def subsample_indices(n: int, at_most: int, seed: int) -> Labels:
