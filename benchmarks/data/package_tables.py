@@ -160,9 +160,9 @@ def without_duplicates(sources: Iterable[Source]) -> list[Source]:
             columns = {_fingerprint(source.frame[name]) for name in source.frame.columns}
             rows = _rows(source.frame)
         names = tuple(sorted(_plain(name) for name in source.frame.columns))
-        twins = [_overlap(columns, other) for other in by_length.get(len(source.frame), ())]
-        twins += [_overlap(rows, other) for other in by_names.get(names, ())]
-        if max(twins, default=0.0) <= _SHARED:
+        overlaps = [_overlap(columns, other) for other in by_length.get(len(source.frame), ())]
+        overlaps += [_overlap(rows, other) for other in by_names.get(names, ())]
+        if max(overlaps, default=0.0) <= _SHARED:
             kept.append(source)
             by_length.setdefault(len(source.frame), []).append(columns)
             by_names.setdefault(names, []).append(rows)

@@ -194,3 +194,17 @@ def test_dimension_is_that_of_the_subspace(dimension: int) -> None:
 def test_rows_without_features_are_rejected(x: np.ndarray) -> None:
     with pytest.raises(InputError, match="two or more rows"):
         _ = Geometry(x).unit_rows
+
+
+def test_axes_are_the_same_where_the_fast_decomposition_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.random.default_rng(0).normal(size=(60, 5)) @ np.random.default_rng(1).normal(size=(5, 8))
+    expected = views_of(x)
+
+    def fail(*_: object, **__: object) -> None:
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    monkeypatch.setattr(np.linalg, "svd", fail)
+    found = views_of(x)
+    assert found.keys() == expected.keys()
+    for name, rows in found.items():
+        np.testing.assert_allclose(rows, expected[name], atol=1e-6)

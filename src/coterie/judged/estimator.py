@@ -108,8 +108,8 @@ class Coterie(BaseClusterer):
         missing is information of its own.
     metric : {"auto", "cosine", "euclidean"}
         How rows are compared: "euclidean" by columns, which are scaled and weighed; "cosine" by direction, for
-        embeddings of texts, images and the like. "auto" recognises embeddings, and takes the result that is expected to be
-        better where a table of 12 or more number columns leaves it open.
+        embeddings of texts, images and the like. "auto" recognises embeddings, and takes the result that is expected to
+        be better where a table of 12 or more number columns leaves it open.
     column_weights : dict of str to float, optional
         Factors of columns by name: below 1 for columns that should count less, 0 to leave a column out.
     encoder : str, Path, callable or None

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float
+from scipy.linalg import svd
 from scipy.special import ndtri
 
 from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, prediction_weights
@@ -100,7 +101,7 @@ class CosineView:
         if len(centred) >= centred.shape[1]:
             axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))[1][:, ::-1]
         else:
-            axes = np.linalg.svd(centred.astype(np.float64), full_matrices=False)[2].T
+            axes = _singular_vectors(centred.astype(np.float64))[1].T
         axes = axes[:, : min(_COSINE_DIMENSIONS, *centred.shape)]
         # The sign of an axis is arbitrary: make its largest entry positive.
         axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
@@ -208,11 +209,20 @@ def _reduced(view: View, x: Floats) -> View:
 def _principal_axes(z: Floats) -> tuple[Floats, Floats]:
     """Return the variances, largest first and zero where they are rounding only, and the axes as columns."""
     centred = z - z.mean(axis=0)
-    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    singular, axes = _singular_vectors(centred)
     singular[singular < 1e-9 * max(singular[0], 1e-9)] = 0.0
     # The sign of an axis is arbitrary: make its largest entry positive.
     sign = np.sign(axes[np.arange(len(axes)), np.abs(axes).argmax(axis=1)])
     return singular**2 / len(z), (axes * sign[:, None]).T
+
+
+def _singular_vectors(x: Floats) -> tuple[Floats, Floats]:
+    """Return the singular values, largest first, and the right singular vectors as rows."""
+    try:
+        found = np.linalg.svd(x, full_matrices=False)
+    except np.linalg.LinAlgError:  # the fast algorithm can fail where many columns are the same
+        found = svd(x, full_matrices=False, lapack_driver="gesvd")
+    return found[1], found[2]
 
 
 def _raw_view(summary: NumberSummary, columns: Columns) -> View | None:
