@@ -14,8 +14,9 @@ import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor
 
+from benchmarks.data import data_folder
 from benchmarks.data.images import Bytes, load_embeddings, load_images
-from benchmarks.data.tables import data_folder, load_fashion_mnist
+from benchmarks.data.tables import load_fashion_mnist
 from benchmarks.data.tasks import select_names
 from coterie.amortized.tasks.classes import Catalogue, Distortion, ImageTasks, Instances, fewest_classes
 from coterie.amortized.tasks.synthetic import sample_set_size

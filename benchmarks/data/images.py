@@ -10,7 +10,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.data.tables import data_folder
+from benchmarks.data import data_folder
 from coterie.errors import InputError, MissingExtraError
 from coterie.tables.table import format_list
 

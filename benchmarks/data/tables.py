@@ -2,7 +2,6 @@
 
 import csv
 import gzip
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -19,7 +18,9 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import pairwise_distances, silhouette_score
 from sklearn.preprocessing import StandardScaler, normalize
 
+from benchmarks.data import data_folder
 from benchmarks.data.frames import Rows, encode_frame
+from benchmarks.data.images import load_images
 from benchmarks.lines import Floats, Labels
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
@@ -43,7 +44,8 @@ _LSA: Final = "lsa-banking77"
 _LSA_COLUMNS: Final = 100
 _PIXELS: Final[Mapping[str, str]] = {"usps_test": "clam/usps_test", "mnist_t10k": "clam/mnist_t10k"}
 _MAX_PIXEL_ROWS: Final = 4_000
-DIRECTIONAL: Final = frozenset({"texts", "image-classes", "other-encoders"})
+_PHOTOS: Final = ("tinyimagenet-10-0", "tinyimagenet-10-1")  # the images of these sets of "image-classes", as pixels
+DIRECTIONAL: Final = frozenset({"texts", "image-classes", "other-encoders", "photos"})
 """Groups of wide rows in units of their own, whose directions matter."""
 _INDEX = "INDEX.csv"  # describes the tables beside it
 _MAX_LEVELS = 50  # of text columns
@@ -60,14 +62,6 @@ class Dataset:
     names: tuple[str, ...]
     classes: tuple[str, ...]
     source: str
-
-
-def data_folder(wanted: str) -> Path:
-    """Return the folder that COTERIE_DATA names; the error says what was wanted from it."""
-    folder = os.environ.get("COTERIE_DATA")
-    if not folder:
-        raise InputError(f"{wanted} is read from the folder COTERIE_DATA, which is not set. Set it to that folder.")
-    return Path(folder)
 
 
 def load_benchmark(name: str) -> Dataset:
@@ -381,16 +375,27 @@ def _load_other_encoders(name: str) -> tuple[Floats, Labels]:
     return dataset.X[:_MAX_PIXEL_ROWS], dataset.y[:_MAX_PIXEL_ROWS]
 
 
+def _load_photos(name: str) -> tuple[Floats, Labels]:
+    """Read the pixels of images of some classes, in rows of height, width and colour."""
+    _, number, draw = name.rsplit("-", 2)
+    images = load_images("tiny-imagenet")
+    chosen = np.random.default_rng(int(draw)).choice(np.unique(images.classes), int(number), replace=False)
+    rows = np.isin(images.classes, chosen)
+    return images.images[rows].reshape(int(rows.sum()), -1).astype(np.float32), images.classes[rows]
+
+
 _NAMES: Final[Mapping[str, Callable[[], Iterable[str]]]] = {
     "texts": lambda: _TEXTS,
     "image-classes": _image_class_names,
     "other-encoders": lambda: (_LSA, "digits", *_PIXELS),
+    "photos": lambda: _PHOTOS,
 }
 """Names of the sets of these groups."""
 _LOADERS: Final[Mapping[str, Callable[[str], tuple[Floats, Labels]]]] = {
     "texts": _load_texts,
     "image-classes": _load_image_classes,
     "other-encoders": _load_other_encoders,
+    "photos": _load_photos,
 }
 """From the name of a set of these groups to rows and labels."""
 

@@ -33,7 +33,7 @@ from benchmarks.baselines.kprototypes import k_prototypes
 from benchmarks.data.frames import Rows, split_columns
 from benchmarks.data.tables import NOISE
 from benchmarks.lines import Floats, Labels
-from coterie import Coterie
+from coterie import TCC, Coterie
 
 COVARIANCES: Final = ("full", "diag", "spherical")
 EVOC_COLUMNS: Final = 4  # columns that EVoC's own initialisation needs
@@ -219,12 +219,20 @@ def coterie(X: Rows, seed: int, *k: int, judge: str, **settings: Any) -> Found:
     return model.labels_, model.confidence_
 
 
+def tcc(X: Floats, seed: int, k: int, **settings: Any) -> Labels:
+    """TCC on colour images, given as rows of their pixels."""
+    side = round((X.shape[1] / 3) ** 0.5)
+    images = X.astype(np.uint8).reshape(-1, side, side, 3)
+    labels: Labels = TCC(k, random_state=seed, **settings).fit_predict(images)
+    return labels
+
+
 FITS: Final[dict[str, Callable[..., Found]]] = {
     function.__name__: function
     for function in (
         *(affinity_propagation, coterie, eigengap, evoc, fast_hdbscan, genie, gmm, gmm_bic, hdbscan, kmeans),
         *(kmeans_cosine, kmeans_silhouette, kmeans_silhouette_cosine, kprototypes, mean_shift, minibatch_kmeans),
-        *(plscan, spectral, umap_hdbscan, umap_plscan, ward),
+        *(plscan, spectral, tcc, umap_hdbscan, umap_plscan, ward),
     )
 }
 """From rows and a seed, and k if it is given, to a partition."""

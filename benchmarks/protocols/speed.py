@@ -499,11 +499,14 @@ def measure_peer(method: Method, rows: int, runs: int, options: Spec, on_fit: Ca
     )
 
 
-def equal_blobs(rows: int, seed: int, options: Spec) -> tuple[Floats, Labels]:
-    """Sample Gaussian groups of about equal size, with little more memory than they need."""
+def equal_blobs(rows: int, seed: int, options: Spec, *, spread: float = 2.0) -> tuple[Floats, Labels]:
+    """Sample Gaussian groups of about equal size, with little more memory than they need.
+
+    `spread` is the standard deviation of their centres, over that of each group.
+    """
     rng = np.random.default_rng(seed)
     clusters, columns = options["clusters"], options["columns"]
-    centres, labels = rng.normal(0.0, 2.0, (clusters, columns)), rng.integers(clusters, size=rows)
+    centres, labels = rng.normal(0.0, spread, (clusters, columns)), rng.integers(clusters, size=rows)
     X = rng.standard_normal((rows, columns))
     for start in range(0, rows, BLOCK):
         X[start : start + BLOCK] += centres[labels[start : start + BLOCK]]
@@ -527,6 +530,7 @@ def random_embeddings(rows: int, seed: int, options: Spec) -> tuple[Floats, Labe
 
 ROWS: Final[dict[str, Callable[[int, int, Spec], tuple[Floats, Labels]]]] = {
     "blobs": equal_blobs,
+    "blobs-apart": partial(equal_blobs, spread=4.0),
     "embeddings": random_embeddings,
 }
 """Samplers of rows and their groups by the name of the kind."""
