@@ -62,6 +62,16 @@ def test_images_are_encoded() -> None:
     np.testing.assert_array_equal(model.predict(as_table(images)), model.labels_)
 
 
+def test_photos_without_an_encoder_come_with_advice() -> None:
+    rng = np.random.default_rng(0)
+    images = (60 + 120 * (np.arange(60) % 2)[:, None, None] + rng.integers(0, 40, size=(60, 6, 6))).astype(np.uint8)
+    grey = Coterie(2, effort="fast", random_state=0).fit(images)
+    assert not any("encoder" in note for note in grey.notes_)
+    colour = Coterie(2, effort="fast", random_state=0).fit(np.stack([images] * 3, axis=3))
+    assert "name an encoder" in colour.notes_[0]
+    np.testing.assert_array_equal(colour.labels_, grey.labels_)
+
+
 def test_several_columns_are_no_texts() -> None:
     with pytest.raises(InputError, match=r"The encoder takes one column of texts, or images, but .* has 2 columns"):
         Coterie(encoder=encode).fit(as_table([["a", "b"], ["c", "d"]]))

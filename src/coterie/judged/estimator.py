@@ -286,6 +286,7 @@ class Coterie(BaseClusterer):
         self._columns_meaningful = best.metric == "euclidean" or len(fits) > 1
         self._reference, self._background = best.samples.reference, best.samples.noise
         self.notes_ = (
+            *self._describe_pixels(table),
             *self._describe_metric(fits, best),
             *best.result.describe_sampling(len(encoded), ALIKE),
             *self._describe_background(best.result),
@@ -364,6 +365,15 @@ class Coterie(BaseClusterer):
         what = f"The {len(self.table_.features):,} columns look like embeddings: rows are compared by their cosine."
         return [f"{what} With metric='euclidean' they are compared column by column."]
 
+    def _describe_pixels(self, table: Table) -> list[str]:
+        """Say what is better for photos than their pixels."""
+        if table.image is None or table.image[2] == 1:  # pixels of grey images, such as digits, tell more
+            return []
+        name = "timm:mobilenetv3_small_100"
+        why = "Images were compared by their pixels, which say little about what is on photos."
+        how = f"encoder={name!r}, or --encoder {name} in the command"
+        return [f"{why} For clusters of what they show, run pip install 'coterie[vision]' and name an encoder: {how}."]
+
     def _rows(self, encoded: Singles) -> npt.NDArray[Any]:
         """Return encoded rows as views take them."""
         return encoded if self.metric_ == "cosine" else self._preparation.scale(encoded)
@@ -431,7 +441,7 @@ class Coterie(BaseClusterer):
                     f"Low confidence: the expected adjusted Rand index is {self.confidence_:.2f}. There may be no "
                     "clusters, or none that these columns show."
                 )
-        self._assigner = Assigner.fit(result.space, winner)
+        self._assigner: Assigner = Assigner.fit(result.space, winner)
         self._levels = Levels((winner.n_clusters,), (), 0) if scored is None else Levels.find(scored, winner)
         dissolve = n_clusters is None  # a number that was asked for is kept
         isolated = self.noise and self._background is None  # without a background, noise is rows far from all others
