@@ -77,8 +77,8 @@ def test_wide_tables_of_numbers_are_compared_both_ways() -> None:
 
 
 def test_the_better_one_of_both_metrics_is_taken_and_notes_say_so() -> None:
-    x, labels = embeddings(400, d=60, spread=0.9)
-    x = x * np.random.default_rng(1).lognormal(sigma=1.0, size=(len(x), 1))  # only directions are informative
+    directions, labels = embeddings(400, d=60, spread=0.9)
+    x = directions * np.random.default_rng(1).lognormal(sigma=1.0, size=(400, 1))  # only directions are informative
     model = Coterie(random_state=0).fit(x)
     assert model.metric_ == "cosine"
     assert model.notes_[0].startswith("Rows were compared column by column, and by direction as embeddings are. The ")

@@ -290,11 +290,8 @@ class Coterie(BaseClusterer):
             *self._describe_metric(fits, best),
             *best.result.describe_sampling(len(encoded), ALIKE),
             *self._describe_background(best.result),
-            *self._choose(best.result, n_clusters),
+            *self._choose(best, encoded, n_clusters),
         )
-        pool = best.samples.pool
-        if len(pool) > len(best.result.space.x):
-            self._assigner = self._assigner.move_centres(self._rows(encoded[pool]))
         self._label(encoded, before)
         self.levels_ = self._describe_levels()
 
@@ -409,8 +406,9 @@ class Coterie(BaseClusterer):
             return scored.single_threshold if len(scored.space.x) >= MIN_ROWS_OF_SINGLE else 1.0
         return 0.5 if self.allow_single else 1.0
 
-    def _choose(self, result: VoteResult, n_clusters: int | None) -> list[str]:
+    def _choose(self, found: _MetricFit, encoded: Singles, n_clusters: int | None) -> list[str]:
         """Choose a candidate, describe all of them, fit the assigner; return notes."""
+        result, pool = found.result, found.samples.pool
         scored = result.scored
         self._scored = None if scored is None else scored.without_geometry()
         self.candidates_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
@@ -441,7 +439,9 @@ class Coterie(BaseClusterer):
                     f"Low confidence: the expected adjusted Rand index is {self.confidence_:.2f}. There may be no "
                     "clusters, or none that these columns show."
                 )
-        self._assigner: Assigner = Assigner.fit(result.space, winner)
+        assigner = Assigner.fit(result.space, winner)
+        more_rows = len(pool) > len(result.space.x)
+        self._assigner = assigner.move_centres(self._rows(encoded[pool])) if more_rows else assigner
         self._levels = Levels((winner.n_clusters,), (), 0) if scored is None else Levels.find(scored, winner)
         dissolve = n_clusters is None  # a number that was asked for is kept
         isolated = self.noise and self._background is None  # without a background, noise is rows far from all others

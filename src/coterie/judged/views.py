@@ -219,10 +219,10 @@ def _principal_axes(z: Floats) -> tuple[Floats, Floats]:
 def _singular_vectors(x: Floats) -> tuple[Floats, Floats]:
     """Return the singular values, largest first, and the right singular vectors as rows."""
     try:
-        found = np.linalg.svd(x, full_matrices=False)
+        _, singular, axes = np.linalg.svd(x, full_matrices=False)
     except np.linalg.LinAlgError:  # the fast algorithm can fail where many columns are the same
-        found = svd(x, full_matrices=False, lapack_driver="gesvd")
-    return found[1], found[2]
+        _, singular, axes = svd(x, full_matrices=False, lapack_driver="gesvd")
+    return singular, axes
 
 
 def _raw_view(summary: NumberSummary, columns: Columns) -> View | None:
