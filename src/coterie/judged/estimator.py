@@ -42,7 +42,7 @@ LOW_CONFIDENCE = 0.25  # expected adjusted Rand index below which the result is 
 MIN_ROWS_OF_SINGLE = 50  # fewer rows are no strong evidence that there is one cluster, and the judge saw none
 SURE = 0.9  # expected adjusted Rand index from which no other metric is tried
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
-WEIGHTS: dict[Metric, str] = {"euclidean": "judge-v5", "cosine": "judge-cosine-v1"}  # by default
+WEIGHTS: dict[Metric, str] = {"euclidean": "judge-v5", "cosine": "judge-cosine-v2"}  # by default
 REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
 UNLIKE = 0.5  # adjusted mutual information below which it does not
 
