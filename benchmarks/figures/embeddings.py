@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks.figures import Context
-from benchmarks.figures.layout import COLOURS, FAINT, panels, save
+from benchmarks.figures.layout import COLOURS, FAINT, PALETTE, panels, save
 from benchmarks.lines import Line, read_lines
 from benchmarks.render.blocks import calibration_error
 from coterie.errors import InputError
@@ -18,6 +18,7 @@ METHODS: Final = {
     "out of fold": "Coterie, not trained on the corpus",
     "coterie": "Coterie as shipped",
     "umap-hdbscan": "UMAP + HDBSCAN",
+    "umap-plscan": "UMAP + PLSCAN",
     "evoc": "EVoC",
     "kmeans-cosine": "k-means on directions, k given",
 }
@@ -38,7 +39,7 @@ def draw_agreement(context: Context) -> None:
     shown = {name: found for name, found in scores.items() if found}
     classes = sorted({place for found in shown.values() for place in found if isinstance(place, int)})
     figure, axes = panels(1, 2, width=3.8, height=2.8, sharey=True)
-    colours = dict(zip(METHODS, COLOURS, strict=False))
+    colours = dict(zip(METHODS, PALETTE, strict=False))
     width = BAR / len(shown)
     for position, (name, found) in enumerate(shown.items()):
         values = [mean(found.get(place, [0.0])) for place in TEXTS.values()]
@@ -77,7 +78,9 @@ def draw_confidence(context: Context) -> None:
 
 def _finished(context: Context) -> list[tuple[str, Line]]:
     """Return every run that finished with its method, "out of fold" for judges not trained on the corpus."""
-    lines = [("out of fold", line) for line in read_lines(context.suite.results.with_name(OUT_OF_FOLD))]
+    folds = list(read_lines(context.suite.results.with_name(OUT_OF_FOLD)))
+    newest = folds[-1]["settings"]["judge"] if folds else ""
+    lines = [("out of fold", line) for line in folds if line["settings"]["judge"] == newest]
     lines += [(line["method"], line) for line in read_lines(context.suite.results)]
     finished = [(name, line) for name, line in lines if line["metrics"]]
     if not finished:
