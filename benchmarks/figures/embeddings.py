@@ -78,9 +78,7 @@ def draw_confidence(context: Context) -> None:
 
 def _finished(context: Context) -> list[tuple[str, Line]]:
     """Return every run that finished with its method, "out of fold" for judges not trained on the corpus."""
-    folds = list(read_lines(context.suite.results.with_name(OUT_OF_FOLD)))
-    newest = folds[-1]["settings"]["judge"] if folds else ""
-    lines = [("out of fold", line) for line in folds if line["settings"]["judge"] == newest]
+    lines = [("out of fold", line) for line in read_lines(context.suite.results.with_name(OUT_OF_FOLD))]
     lines += [(line["method"], line) for line in read_lines(context.suite.results)]
     finished = [(name, line) for name, line in lines if line["metrics"]]
     if not finished:

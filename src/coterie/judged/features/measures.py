@@ -436,13 +436,16 @@ def _squared_distances(
 
 def _most_similar(parts: Partitions, centres: Floats, radii: Floats) -> Floats:
     """Return Davies and Bouldin's similarity (C,) of each cluster to the most similar one."""
-    padded, spread = parts.padded(centres, 0.0), parts.padded(radii, -np.inf)
-    squares = np.einsum("rkd,rkd->rk", padded, padded)
-    apart = squares[:, :, None] + squares[:, None, :] - 2.0 * (padded @ padded.transpose(0, 2, 1))
-    apart = np.sqrt(np.maximum(apart, 1e-12))
-    similar = (spread[:, :, None] + spread[:, None, :]) / apart
-    similar[:, np.arange(similar.shape[1]), np.arange(similar.shape[1])] = -np.inf
-    most: Floats = np.maximum(similar.max(axis=2)[parts.owner, parts.position], 0.0)
+    most = np.empty(len(centres))
+    for count in np.unique(parts.n_clusters).astype(np.int64).tolist():  # partitions of equal size at once
+        clusters = parts.starts[parts.n_clusters == count][:, None] + np.arange(count)
+        own, spread = centres[clusters], radii[clusters]
+        squares = np.einsum("rkd,rkd->rk", own, own)
+        apart = squares[:, :, None] + squares[:, None, :] - 2.0 * (own @ own.transpose(0, 2, 1))
+        apart = np.sqrt(np.maximum(apart, 1e-12))
+        similar = (spread[:, :, None] + spread[:, None, :]) / apart
+        similar[:, np.arange(count), np.arange(count)] = -np.inf
+        most[clusters] = np.maximum(similar.max(axis=2), 0.0)
     return most
 
 
