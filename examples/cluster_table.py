@@ -6,7 +6,7 @@ import numpy as np
 
 from coterie import Coterie
 from coterie.metrics import adjusted_rand_index
-from coterie.report.page import render_report
+from coterie.reporting.page import render_report
 from coterie.tables.readers import example_path, read_table
 from coterie.tables.table import choose_columns
 

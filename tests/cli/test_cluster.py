@@ -367,7 +367,7 @@ def test_nothing_is_written_when_one_file_fails(command: Command, monkeypatch: p
     def fail(*_: object, **__: object) -> str:
         raise OutputError("the disk is full")
 
-    monkeypatch.setattr("coterie.report.page.render_report", fail)
+    monkeypatch.setattr("coterie.reporting.page.render_report", fail)
     outputs = ("-o", "out.csv", "--force", "--save", "m.safetensors", "--report", "p.html")
     assert command("cluster", "people.csv", "-k", "2", *outputs, code=2).err == "coterie: the disk is full\n"
     assert files() == ["out.csv"]
@@ -379,7 +379,7 @@ def test_file_that_appears_during_the_work_is_kept(command: Command, monkeypatch
         Path("p.html").write_text("someone else's")
         return "ours"
 
-    monkeypatch.setattr("coterie.report.page.render_report", appear)
+    monkeypatch.setattr("coterie.reporting.page.render_report", appear)
     outcome = command("cluster", "people.csv", "-k", "2", "-o", "out.csv", "--report", "p.html", code=2)
     assert "exists already" in outcome.err
     assert Path("p.html").read_text() == "someone else's"

@@ -27,7 +27,7 @@ from coterie.judged.features.table import FEATURE_SETS, CandidateFeatures, colum
 from coterie.judged.preparation import Preparation
 from coterie.judged.space import Floats, Labels, Singles
 from coterie.judged.views import CosineView, restore_view
-from coterie.report.page import render_report
+from coterie.reporting.page import render_report
 from coterie.tables.table import as_table
 
 

@@ -15,7 +15,7 @@ from coterie.judged import preparation
 from coterie.judged.estimator import Coterie
 from coterie.judged.preparation import Imputer, Missing, Preparation
 from coterie.metrics import adjusted_rand_index
-from coterie.report.data import collect_data
+from coterie.reporting.data import collect_data
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table, take_rows, text_column
 

@@ -17,8 +17,8 @@ from coterie.errors import InputError
 from coterie.files import write_atomically
 from coterie.methods import get_method, get_methods
 from coterie.metrics import silhouettes
-from coterie.report.data import collect_data, sample_rows
-from coterie.report.profile import describe_clusters, feature_statistics
+from coterie.reporting.data import collect_data, sample_rows
+from coterie.reporting.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
 from coterie.tables.readers.images import Size
 from coterie.tables.table import Table, take_rows
@@ -204,7 +204,7 @@ def _write(
         if staged.model is not None:
             model.set_params(callback=None).save(staged.model)
         if staged.report is not None:
-            from coterie.report.page import render_report  # noqa: PLC0415  (slow to import, and not always needed)
+            from coterie.reporting.page import render_report  # noqa: PLC0415  (slow to import, and not always needed)
 
             page = render_report(
                 model,

@@ -16,7 +16,7 @@ from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
 from coterie.errors import TableError
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.report.formatting import plural
+from coterie.reporting.formatting import plural
 from coterie.tables.table import Array
 
 _WIDTH_OUTSIDE_TERMINALS = 100

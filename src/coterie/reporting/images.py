@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.errors import InputError
-from coterie.report.data import ClusteringData
-from coterie.report.formatting import format_percent, plural, shorten
+from coterie.reporting.data import ClusteringData
+from coterie.reporting.formatting import format_percent, plural, shorten
 from coterie.tables.table import ImageShape
 
 _GREY, _COLOUR, _INDEXED = 0, 2, 3

@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from coterie.base import FitDescription
 from coterie.metrics import row_silhouettes
-from coterie.report.data import OUTLIER, ClusteringData, format_cell, format_mean, sample_rows
-from coterie.report.formatting import Colour, format_number, plural, shorten
-from coterie.report.images import image_png
-from coterie.report.profile import ClusterProfile, FeatureStatistics, rank_features
+from coterie.reporting.data import OUTLIER, ClusteringData, format_cell, format_mean, sample_rows
+from coterie.reporting.formatting import Colour, format_number, plural, shorten
+from coterie.reporting.images import image_png
+from coterie.reporting.profile import ClusterProfile, FeatureStatistics, rank_features
 
 SILHOUETTE_ROWS = 4_000
 _BINS = 20

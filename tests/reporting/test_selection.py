@@ -12,10 +12,10 @@ from sklearn.datasets import make_blobs
 from coterie import Coterie
 from coterie.base import Selection
 from coterie.judged.candidates.registry import ALGORITHMS
-from coterie.report.page import render_report
-from coterie.report.profile import describe_clusters, feature_statistics
-from coterie.report.sections import measure_silhouettes, membership_histogram
-from coterie.report.selection import (
+from coterie.reporting.page import render_report
+from coterie.reporting.profile import describe_clusters, feature_statistics
+from coterie.reporting.sections import measure_silhouettes, membership_histogram
+from coterie.reporting.selection import (
     ALTERNATIVES,
     SelectionSection,
     describe_candidate,
@@ -24,7 +24,7 @@ from coterie.report.selection import (
     selection_section,
 )
 from coterie.tables.table import Table
-from tests.report.pages import KMeansClusterer, Structure, data_of, points_of, wine
+from tests.reporting.pages import KMeansClusterer, Structure, data_of, points_of, wine
 
 N_FAR = 4
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from coterie.base import BaseClusterer, FitDescription
 from coterie.errors import InputError
-from coterie.report.formatting import format_number, format_percent, short_names, shorten
+from coterie.reporting.formatting import format_number, format_percent, short_names, shorten
 from coterie.tables.encoder import MISSING_LEVEL, Feature, TableEncoder
 from coterie.tables.table import Table
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.report.data import PROPORTIONS, ClusteringData, format_mean
-from coterie.report.formatting import shorten
+from coterie.reporting.data import PROPORTIONS, ClusteringData, format_mean
+from coterie.reporting.formatting import shorten
 from coterie.tables.encoder import Feature
 
 # Smaller effects are not reported as traits (Cohen's "medium" effect).

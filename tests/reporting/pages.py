@@ -14,8 +14,8 @@ from sklearn.cluster import KMeans
 from sklearn.datasets import load_wine
 
 from coterie.base import BaseClusterer, FitDescription
-from coterie.report.data import ClusteringData, collect_data
-from coterie.report.page import render_report
+from coterie.reporting.data import ClusteringData, collect_data
+from coterie.reporting.page import render_report
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table
 

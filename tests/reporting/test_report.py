@@ -10,11 +10,11 @@ from sklearn.datasets import load_wine, make_blobs
 
 from coterie import TCC
 from coterie.errors import InputError
-from coterie.report.formatting import cluster_colours
-from coterie.report.page import render_report
-from coterie.report.sections import axis_over, training_curve
+from coterie.reporting.formatting import cluster_colours
+from coterie.reporting.page import render_report
+from coterie.reporting.sections import axis_over, training_curve
 from coterie.tables.table import Table, as_table
-from tests.report.pages import KMeansClusterer, Structure, decode, page_of, points_of, wine
+from tests.reporting.pages import KMeansClusterer, Structure, decode, page_of, points_of, wine
 
 
 def test_page_has_every_section() -> None:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from coterie.errors import InputError
-from coterie.report import images
-from coterie.report.images import BORDERLINE, MOST_BYTES, TYPICAL, Gallery, build_gallery, image_png, indexed_png
-from coterie.report.page import render_report
+from coterie.reporting import images
+from coterie.reporting.images import BORDERLINE, MOST_BYTES, TYPICAL, Gallery, build_gallery, image_png, indexed_png
+from coterie.reporting.page import render_report
 from coterie.tables.table import Table, as_table
-from tests.report.pages import GivenClusterer, KMeansClusterer, Structure, data_of, decode, page_of, points_of
+from tests.reporting.pages import GivenClusterer, KMeansClusterer, Structure, data_of, decode, page_of, points_of
 
 
 def pixels_of(url: str) -> NDArray[np.uint8]:

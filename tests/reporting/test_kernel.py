@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from coterie.base import FitDescription
-from coterie.report.formatting import cluster_colours
-from coterie.report.sections import SIDE, STRIP, kernel_panels
+from coterie.reporting.formatting import cluster_colours
+from coterie.reporting.sections import SIDE, STRIP, kernel_panels
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def rendered(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         panels.append(pixels)
         return ""
 
-    monkeypatch.setattr("coterie.report.sections.image_png", collect)
+    monkeypatch.setattr("coterie.reporting.sections.image_png", collect)
     return panels
 
 

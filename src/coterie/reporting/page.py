@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 import coterie
 from coterie.base import BaseClusterer
 from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
-from coterie.report import sections
-from coterie.report.data import ClusteringData, check_length, collect_data
-from coterie.report.formatting import (
+from coterie.reporting import sections
+from coterie.reporting.data import ClusteringData, check_length, collect_data
+from coterie.reporting.formatting import (
     cluster_colours,
     enumeration,
     format_number,
@@ -22,10 +22,10 @@ from coterie.report.formatting import (
     plural,
     shorten,
 )
-from coterie.report.images import build_gallery
-from coterie.report.profile import describe_clusters, feature_statistics, rank_features
-from coterie.report.projection import HEIGHT, WIDTH, Map, build_map
-from coterie.report.selection import (
+from coterie.reporting.images import build_gallery
+from coterie.reporting.profile import describe_clusters, feature_statistics, rank_features
+from coterie.reporting.projection import HEIGHT, WIDTH, Map, build_map
+from coterie.reporting.selection import (
     Alternative,
     SelectionSection,
     describe_candidate,
@@ -159,7 +159,7 @@ def render_report(
 
 def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("coterie", "report"),
+        loader=jinja2.PackageLoader("coterie", "reporting"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,

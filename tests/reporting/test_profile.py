@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from coterie.report.data import ClusteringData, format_cell, sample_rows
-from coterie.report.formatting import enumeration, format_number, format_percent, name_parts, short_names, shorten
-from coterie.report.profile import (
+from coterie.reporting.data import ClusteringData, format_cell, sample_rows
+from coterie.reporting.formatting import enumeration, format_number, format_percent, name_parts, short_names, shorten
+from coterie.reporting.profile import (
     ClusterProfile,
     Trait,
     cluster_names,
@@ -13,9 +13,9 @@ from coterie.report.profile import (
     feature_statistics,
     rank_features,
 )
-from coterie.report.sections import heat_map
+from coterie.reporting.sections import heat_map
 from coterie.tables.table import Table, as_table
-from tests.report.pages import GivenClusterer, data_of
+from tests.reporting.pages import GivenClusterer, data_of
 
 
 def data_with(table: Table, labels: list[int], memberships: list[list[float]] | None = None) -> ClusteringData:

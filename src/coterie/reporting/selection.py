@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
 from coterie.base import Selection
-from coterie.report.data import OUTLIER, ClusteringData
-from coterie.report.formatting import format_percent, plural
-from coterie.report.sections import Axis, axis_over
+from coterie.reporting.data import OUTLIER, ClusteringData
+from coterie.reporting.formatting import format_percent, plural
+from coterie.reporting.sections import Axis, axis_over
 from coterie.tables.table import take_rows
 
 SHORTLIST = 10

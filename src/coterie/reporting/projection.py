@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from sklearn.utils.extmath import randomized_svd
 
 from coterie.base import BaseClusterer, FitDescription
-from coterie.report.data import OUTLIER, SEED, ClusteringData, sample_rows
-from coterie.report.formatting import Colour, format_percent
-from coterie.report.images import indexed_png
-from coterie.report.sections import Axis, axis_over
+from coterie.reporting.data import OUTLIER, SEED, ClusteringData, sample_rows
+from coterie.reporting.formatting import Colour, format_percent
+from coterie.reporting.images import indexed_png
+from coterie.reporting.sections import Axis, axis_over
 from coterie.tables.table import Table, take_rows
 
 MAP_ROWS = 5_000
