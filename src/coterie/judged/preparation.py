@@ -10,7 +10,8 @@ import numpy.typing as npt
 from jaxtyping import Float, Float32, Int
 
 from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers
-from coterie.tables.encoder import MAX_LEVELS, TableEncoder, columns_of_many_texts
+from coterie.tables.encoder import MISSING_LEVEL, TableEncoder
+from coterie.tables.roles import MAX_LEVELS
 from coterie.tables.table import Table, unknown_column
 from coterie.validation import Number, check_parameter
 
@@ -50,18 +51,14 @@ class Preparation:
     ) -> Self:
         """Fit to a table; if it has missing values, with donors from a random sample of its rows.
 
-        Columns of weight 0 are left out, and so are columns of many different texts if there are others.
+        Columns of weight 0 are left out, and so are those that cannot form clusters.
         """
         weights = column_weights or {}
         for name, weight in weights.items():
             check_parameter(f"column_weights[{name!r}]", weight, Number(0.0))
             if name not in table.names:
                 raise unknown_column(table, str(name))
-        asked = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
-        many_texts = f"since they have over {MAX_LEVELS} different texts"
-        leave_out = dict.fromkeys(columns_of_many_texts(table), many_texts) | asked
-        if len(leave_out) == table.n_columns:  # the encoder says what is wrong with the texts
-            leave_out = asked
+        leave_out = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
         encoded = encoder.transform(table)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
@@ -111,16 +108,20 @@ class Preparation:
 
 
 def _find_columns(encoder: TableEncoder, weights: Mapping[str, float]) -> Columns:
-    """Return the columns behind the features of an encoder; an indicator of missing values is a column of its own."""
+    """Return the columns behind the features of an encoder.
+
+    An indicator of missing values is a column of its own, and so is a part of a date.
+    """
     numbers = {encoder.names[position] for position in encoder.indicators.positions}
-    named: dict[tuple[str, bool], str] = {}  # by the column, and whether it is its indicator
+    named: dict[tuple[str, str | None], str] = {}  # by the column, and the part of its date or whether it is missing
     group, weight, category = [], [], []
     for feature in encoder.features:
-        key = feature.column, feature.level is not None and feature.column in numbers
+        is_indicator = feature.level == MISSING_LEVEL and feature.column in numbers
+        key = feature.column, MISSING_LEVEL if is_indicator else feature.part
         if key not in named:
-            named[key] = feature.name if key[1] else feature.column
+            named[key] = {MISSING_LEVEL: feature.name, None: feature.column}.get(key[1], f"{key[0]}: {key[1]}")
             weight.append(weights.get(feature.column, 1.0))
-            category.append(feature.kind == "category")
+            category.append(feature.kind in {"category", "cycle"})
         group.append(len(named) - 1)
     return Columns(np.array(group), tuple(named.values()), np.array(weight, dtype=np.float64), np.array(category))
 
@@ -130,7 +131,7 @@ def _relative_scales(table: TableEncoder) -> Floats:
     numbers = np.log(table.numbers.scales)  # a quotient of huge and tiny scales would overflow
     usual = float(np.median(numbers)) if numbers.size else 0.0
     scales = iter(numbers.tolist())
-    units = [usual if feature.kind == "category" else next(scales) for feature in table.features]
+    units = [usual if feature.kind in {"category", "cycle"} else next(scales) for feature in table.features]
     return np.exp(np.clip(np.array(units) - usual, -_MAX_LOG_SCALE, _MAX_LOG_SCALE))
 
 
