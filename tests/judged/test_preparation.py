@@ -92,7 +92,7 @@ def test_columns_that_cannot_form_clusters_are_left_out() -> None:
     assert prepared.columns.names == ("n",)
     assert prepared.encoder.notes[0] == "left out, since almost every row has another text: 'who'"
     for alone, weights in ((table.select([0]), None), (table, {"n": 0.0})):
-        with pytest.raises(TableError, match="No column of memory can form clusters.*'who', since almost every row"):
+        with pytest.raises(TableError, match=r"No column of memory can form clusters.*'who', since almost every row"):
             prepare(alone, column_weights=weights)
 
 
@@ -165,11 +165,11 @@ def test_indicators_of_missing_values_are_columns_of_their_own_on_request() -> N
     table = mixed_table()
     prepared = prepare(table, missing="indicator", column_weights={"age": 2.0})
     columns = prepared.columns
-    dates = ("day", "day: weekday", "day: month", "day is missing")
+    dates = ("day", "day: month", "day is missing")
     assert columns.names == ("age", "age is missing", "income", "income is missing", "plan", *dates)
-    assert columns.group.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 6, 6, 7, 7, 8]
-    assert columns.category.tolist() == [False, True, False, True, True, False, True, True, True]
-    assert columns.weight.tolist() == [2.0, 2.0, *[1.0] * 7]
+    assert columns.group.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 6, 6, 7]
+    assert columns.category.tolist() == [False, True, False, True, True, False, True, True]
+    assert columns.weight.tolist() == [2.0, 2.0, *[1.0] * 6]
     rows = prepared.transform(table)
     assert np.isfinite(rows).all()
     np.testing.assert_array_equal(rows[:, 1] > 0, np.isnan(table.column(0)))
@@ -224,7 +224,7 @@ def test_models_of_earlier_versions_fill_in_medians() -> None:
     encoder = TableEncoder("standard").fit(table)
     prepared = Preparation.from_arrays(encoder, {})
     np.testing.assert_array_equal(prepared.encode(table), encoder.transform(table))
-    assert prepared.columns.weight.tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert set(prepared.columns.weight.tolist()) == {1.0}
 
 
 @pytest.mark.parametrize("missing", ["ignore", "indicator"])

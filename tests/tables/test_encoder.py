@@ -317,7 +317,9 @@ def test_parts_of_dates_are_points_on_a_circle() -> None:
     Z = scaled.transform(table)[:, 1:3].astype(float)
     assert Z.var(axis=0).sum() == pytest.approx(1.0, rel=1e-5)
     assert np.isnan(scaled.transform(new)[1, 1:3]).all()
-    np.testing.assert_allclose(scaled.inverse_transform(scaled.transform(table))[:7, 1], np.cos(2 * np.pi * np.arange(7) / 7), atol=1e-5)
+    np.testing.assert_allclose(
+        scaled.inverse_transform(scaled.transform(table))[:7, 1], np.cos(2 * np.pi * np.arange(7) / 7), atol=1e-5
+    )
     assert TableEncoder.from_card(scaled.to_card()) == scaled
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Float32, Int
 
-from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers
+from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers, prediction_weights
+from coterie.tables.calendar import CycleColumn
 from coterie.tables.encoder import MISSING_LEVEL, TableEncoder
 from coterie.tables.roles import MAX_LEVELS
 from coterie.tables.table import Table, unknown_column
@@ -18,6 +19,7 @@ from coterie.validation import Number, check_parameter
 Singles = npt.NDArray[np.float32]
 Missing: TypeAlias = Literal["ignore", "indicator"]
 
+_TELLING = 0.25  # multiple correlation with the other columns from which a part of a date is used
 _NEIGHBOURS = 5  # donors whose mean fills a gap
 _MAX_DONORS = 1000
 _MAX_DONOR_CELLS = 2**18  # fewer donors if there are many features, since they are saved
@@ -61,6 +63,9 @@ class Preparation:
         leave_out = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
         encoded = encoder.transform(table)
+        if encoder.cycles and (kept := _telling_cycles(encoder, encoded[sample])) != encoder.cycles:
+            encoder = encoder.with_cycles(kept)
+            encoded = encoder.transform(table)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
         if not np.isnan(encoded).any():  # model files should not hold rows without need
             n_donors = 0
@@ -105,6 +110,20 @@ class Preparation:
     @cached_property
     def _scales(self) -> Floats:
         return _relative_scales(self.encoder)
+
+
+def _telling_cycles(encoder: TableEncoder, encoded: Float32[Singles, "N D"]) -> tuple[CycleColumn, ...]:
+    """Return the parts of dates that other columns say something about; the others would be noise."""
+    columns = _find_columns(encoder, {})
+    z = np.where(np.isnan(encoded), 0.0, encoded.astype(np.float64))
+    discrete = columns.find_discrete(z)
+    weights = dict(zip(columns.names, prediction_weights(z, columns, discrete), strict=True))
+    return tuple(
+        cycle
+        for cycle in encoder.cycles
+        if weights[f"{encoder.names[cycle.position]}: {cycle.part}"] >= _TELLING
+        or not any(number == cycle.position for number in encoder.numbers.positions)
+    )
 
 
 def _find_columns(encoder: TableEncoder, weights: Mapping[str, float]) -> Columns:

@@ -57,9 +57,7 @@ def find_cycles(column: Array) -> tuple[Part, ...]:
         return ()
     days = float((present.max() - present.min()) / np.timedelta64(1, "D"))
     fewest = {**_MIN_DAYS, "hour": 0} if is_time_of_day(column) else _MIN_DAYS
-    return tuple(
-        part for part in PERIODS if days >= fewest[part] and len(np.unique(_units(present, part))) > 1
-    )
+    return tuple(part for part in PERIODS if days >= fewest[part] and len(np.unique(_units(present, part))) > 1)
 
 
 def is_time_of_day(column: Array) -> bool:

@@ -216,7 +216,13 @@ class TableEncoder:
         for reason in dict.fromkeys(leave_out.values()):
             left_out = [name for name in table.names if leave_out.get(name) == reason]
             notes = chain([f"left out, {reason}: {format_list(left_out)}"], notes)
-        return replace(fitted, notes=(*notes, *_describe_cycles(table, cycles)))
+        return replace(fitted, notes=(*notes, *_describe_cycles(table.names, cycles)))
+
+    def with_cycles(self, cycles: tuple[CycleColumn, ...]) -> "TableEncoder":
+        """Return this encoder with only some of its parts of dates."""
+        before = set(_describe_cycles(self.names, self.cycles))
+        notes = (note for note in self.notes if note not in before)
+        return replace(self, cycles=cycles, notes=(*notes, *_describe_cycles(self.names, cycles)))
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
         """Encode rows as a float32 matrix (n, D), finite unless missing values are kept; unseen levels become zeros."""
@@ -309,6 +315,21 @@ class TableEncoder:
             levels = [MISSING_LEVEL if level is None else level for level in category.levels]
             by_position[category.position] = [Feature(f"{column}={x}", column, "category", x) for x in levels]
         return tuple(feature for position in sorted(by_position) for feature in by_position[position])
+
+    @cached_property
+    def used_kinds(self) -> dict[int, ColumnKind]:
+        """Kinds of the columns that are encoded, by position."""
+        kinds: dict[int, ColumnKind] = dict(zip(self.numbers.positions, self.numbers.kinds, strict=True))
+        kinds |= dict.fromkeys((category.position for category in self.categories), "category")
+        kinds |= dict.fromkeys((cycle.position for cycle in self.cycles), "date")
+        for position in self.indicators.positions:
+            kinds.setdefault(position, "number")
+        return kinds
+
+    @property
+    def used_positions(self) -> list[int]:
+        """Positions of the columns that are encoded."""
+        return sorted(self.used_kinds)
 
     def to_card(self) -> dict[str, Any]:
         """Return the encoder as JSON values."""
@@ -460,7 +481,7 @@ def _fit_indicators(positions: Sequence[int], shares: Floats, *, scaled: bool) -
 
 
 def _fit_category(column: Array, position: int, *, scaled: bool, with_missing: bool) -> CategoryColumn:
-    counts: dict[str | None, int] = {**count_texts(column)}
+    counts: dict[str | None, int] = dict(count_texts(column).items())
     if len(counts) > MAX_LEVELS:
         frequent = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[: MAX_LEVELS - 1]
         rest = sum(counts.values()) - sum(count for _, count in frequent)
@@ -646,10 +667,11 @@ def _format_value(value: float, kind: ColumnKind) -> str:
     return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00").replace("T", " ")
 
 
-def _describe_cycles(table: Table, cycles: Sequence[CycleColumn]) -> Iterator[str]:
+def _describe_cycles(names: Sequence[str], cycles: Sequence[CycleColumn]) -> Iterator[str]:
     """Yield a line for each date column of which parts are features."""
     parts: dict[str, list[str]] = {}
     for cycle in cycles:
-        parts.setdefault(table.names[cycle.position], []).append(cycle.part)
+        parts.setdefault(names[cycle.position], []).append(cycle.part)
     for name, own in parts.items():
-        yield f"column {name!r}: rows are also compared by {' and '.join(own)}"
+        listed = " and ".join([", ".join(own[:-1]), own[-1]] if own[1:] else own)
+        yield f"column {name!r}: rows are also compared by {listed}"

@@ -1,4 +1,4 @@
-"""What the columns of a table can be used for: which ones identify rows, or hold free text, and cannot form clusters."""
+"""Columns of a table that cannot form clusters, since they identify its rows or hold free text."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,10 @@ OTHER_LEVEL: Final = "(other)"  # the level of the rarest texts of a category of
 
 _ALMOST_ALL = 0.9  # fraction of different values from which a column tells the rows apart
 _MANY_VALUES = 0.5  # the same for texts of a form that only identifiers have
-_MANY_WORDS = 4.0  # mean number of words from which texts of many different values are prose
+_MANY_WORDS = 5.0  # mean number of words from which texts of many different values are prose
 _FEW_REPEATS = 0.2  # fraction of different texts from which long texts are prose
 _FREQUENT = 0.3  # fraction of the rows that the most frequent texts must have to be levels of a category
+_LEVEL_ROWS = 3  # that a frequent text has at least
 _REPEATED_IDS = 0.1  # fraction of different numbers from which a column with the name of an id is one
 _LONG_NUMBER = 1e8  # integers of nine digits and more that never repeat are phone or account numbers
 _SAMPLED_TEXTS = 1_000
@@ -35,7 +36,7 @@ _CAMEL_CASE_ID = re.compile(r"[a-z](?:Id|ID|Nr|No)$")
 _IDENTIFIERS: Final[Mapping[str, re.Pattern[str]]] = {
     "e-mail addresses": re.compile(r"[^@\s]+@[^@\s]+\.[a-z]{2,}", re.IGNORECASE),
     "web addresses": re.compile(r"(?:https?|ftp)://\S+|www\.\S+", re.IGNORECASE),
-    "UUIDs": re.compile(r"\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", re.IGNORECASE),
+    "UUIDs": re.compile(r"\{?[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\}?", re.IGNORECASE),
     "hashes": re.compile(r"(?=.*\d)(?:0x)?[0-9a-f]{16,128}", re.IGNORECASE),
     "IP addresses": re.compile(r"(?:\d{1,3}\.){3}\d{1,3}"),
 }
@@ -54,8 +55,8 @@ class UnusableColumn:
 def find_unusable(table: Table) -> tuple[UnusableColumn, ...]:
     """Return the columns of a table that cannot form clusters: row numbers, ids, addresses, names and free text.
 
-    Categories of many texts are usable, since their rarest texts become one level. If no other column is usable, numbers
-    that happen to number the rows are, unless they have the name of an id.
+    Categories of many texts are usable, since their rarest texts become one level. If no other column is usable,
+    numbers that happen to number the rows are, unless they have the name of an id.
 
     Examples
     --------
@@ -81,8 +82,8 @@ def find_unusable(table: Table) -> tuple[UnusableColumn, ...]:
     return tuple(unusable)
 
 
-def choose_row_names(table: Table, unusable: Sequence[UnusableColumn]) -> str | None:
-    """Return the column that names the rows best: one with the name of an id first, else the first in the table."""
+def choose_row_names(unusable: Sequence[UnusableColumn]) -> str | None:
+    """Return the column that names the rows best: the first with the name of an id, else the first in the table."""
     able = [column.name for column in unusable if column.names_rows]
     return next((name for name in able if _is_id_name(name)), able[0] if able else None)
 
@@ -104,28 +105,32 @@ def describe_unusable(unusable: Sequence[UnusableColumn]) -> dict[str, str]:
 
 
 def _judge_texts(table: Table, position: int) -> UnusableColumn | None:
-    name, values = table.names[position], table.column(position)
-    counts = count_texts(values)
+    name, counts = table.names[position], count_texts(table.column(position))
     n_present, n_different = sum(counts.values()), len(counts)
-    if n_present < MIN_ROWS or n_different < MIN_ROWS:
+    if n_different < MIN_ROWS:
         return None
     variety = n_different / n_present
     texts = list(counts)[:: max(1, n_different // _SAMPLED_TEXTS)]
-    is_unique = n_different == n_present == table.n_rows and float(np.mean([len(text) for text in texts])) < _NAME_LENGTH
+    reason = _why_no_levels(texts, variety)
+    if reason is None and n_different > MAX_LEVELS:
+        frequent = sum(n for n in sorted(counts.values())[1 - MAX_LEVELS :] if n >= _LEVEL_ROWS)
+        if frequent < _FREQUENT * n_present:
+            reason = f"it has {n_different:,} different texts, none of them frequent"
+    if reason is None:
+        return None
+    is_short = float(np.mean([len(text) for text in texts])) < _NAME_LENGTH
+    return UnusableColumn(name, reason, is_short and n_different == table.n_rows)
+
+
+def _why_no_levels(texts: Sequence[str], variety: float) -> str | None:
+    """Say why different texts are not the levels of a category, given how many of the values are different."""
     for what, form in _IDENTIFIERS.items():
         if variety >= _MANY_VALUES and sum(form.fullmatch(text) is not None for text in texts) >= 0.9 * len(texts):
-            return UnusableColumn(name, f"it has {what}", is_unique)
-    if variety >= _ALMOST_ALL:
-        return UnusableColumn(name, "almost every row has another text", is_unique)
-    if n_different <= MAX_LEVELS:
-        return None
+            return f"it has {what}"
     words = float(np.mean([len(text.split()) for text in texts]))
-    if words >= _MANY_WORDS and variety >= _FEW_REPEATS:
-        return UnusableColumn(name, f"it has free text, of {words:.0f} words on average", names_rows=False)
-    frequent = sum(sorted(counts.values(), reverse=True)[: MAX_LEVELS - 1])
-    if frequent < _FREQUENT * n_present:
-        return UnusableColumn(name, f"it has {n_different:,} different texts, none of them frequent", names_rows=False)
-    return None
+    if words >= _MANY_WORDS and variety >= _FEW_REPEATS and len(texts) > MAX_LEVELS:
+        return f"it has free text, of {words:.0f} words on average"
+    return "almost every row has another text" if variety >= _ALMOST_ALL else None
 
 
 def _judge_numbers(table: Table, position: int) -> UnusableColumn | None:
