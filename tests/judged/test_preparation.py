@@ -14,6 +14,7 @@ from coterie.errors import InputError, TableError
 from coterie.judged import preparation
 from coterie.judged.estimator import Coterie
 from coterie.judged.preparation import Imputer, Missing, Preparation
+from coterie.judged.views import fit_views
 from coterie.metrics import adjusted_rand_index
 from coterie.reporting.data import collect_data
 from coterie.tables.encoder import TableEncoder
@@ -247,3 +248,25 @@ def test_a_fit_with_missing_values_can_be_saved_and_reported(missing: Missing, t
         np.testing.assert_array_equal(np.isnan(data.values[:, names.index("plan=gold")]), unknown)
     else:  # a number and its indicator are not two levels
         assert {names.index("age"), names.index("age is missing")} <= data.independent_features
+
+
+def test_latitude_and_longitude_keep_the_scale_of_the_globe() -> None:
+    rng = np.random.default_rng(0)
+    lat, lon = rng.normal(60.0, 0.5, 400), rng.normal(10.0, 4.0, 400)
+    table = Table(("shop_lat", "price", "shop_lon"), (lat, rng.normal(size=400), lon))
+    prepared = prepare(table)
+    assert prepared.columns.in_one_unit == (0, 2)
+    assert prepared.encoder.notes[-1] == (
+        "compared as places on the globe, by latitude and longitude: 'shop_lat', 'shop_lon'"
+    )
+    rows = prepared.transform(table)
+    # At 60 degrees north a degree of longitude is half as long as one of latitude.
+    assert rows[:, 2].std() / rows[:, 0].std() == pytest.approx(0.5 * lon.std() / lat.std(), rel=0.01)
+    reference = fit_views(rows, prepared.columns)[0].transform(rows)
+    assert reference[:, 2].std() / reference[:, 0].std() == pytest.approx(0.5 * lon.std() / lat.std(), rel=0.01)
+
+
+@pytest.mark.parametrize("names", [("lat", "size"), ("latency", "lon"), ("lat", "lon")])
+def test_other_columns_are_no_coordinates(names: tuple[str, str]) -> None:
+    values = np.random.default_rng(0).normal(0.0, 200.0, size=(2, 50))
+    assert prepare(Table(names, (values[0], values[1]))).columns.in_one_unit == ()

@@ -1,5 +1,6 @@
 """From a table to the rows that are clustered: encoded columns, missing values filled in, relative scales restored."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers,
 from coterie.tables.calendar import CycleColumn
 from coterie.tables.encoder import MISSING_LEVEL, TableEncoder
 from coterie.tables.roles import MAX_LEVELS
-from coterie.tables.table import Table, unknown_column
+from coterie.tables.table import Table, format_list, unknown_column
 from coterie.validation import Number, check_parameter
 
 Singles = npt.NDArray[np.float32]
@@ -29,6 +30,10 @@ _MEAN_SQUARED_DIFFERENCE = 2.0  # of two random rows in a column of variance one
 _ENCODING: dict[Missing, Literal["keep", "indicate"]] = {"ignore": "keep", "indicator": "indicate"}
 _MAX_LOG_SCALE = 200.0  # beyond, the ratio of two columns' scales makes no difference
 # Multiples of these, within these limits, have sums and products that are exact in 64 bits.
+_COORDINATES = (
+    (re.compile(r"(?:.*[\W_])?(?:lat|latitude|breite|breitengrad|latitud)", re.IGNORECASE), 90.0),
+    (re.compile(r"(?:.*[\W_])?(?:lon|lng|long|longitude|länge|längengrad|longitud)", re.IGNORECASE), 180.0),
+)
 _FINE_GRID = 2.0**-20
 _GRID, _FAR = 2.0**-12, 16.0
 
@@ -70,7 +75,12 @@ class Preparation:
         if not np.isnan(encoded).any():  # model files should not hold rows without need
             n_donors = 0
         chosen = sample[np.linspace(0, len(sample) - 1, min(n_donors, len(sample))).astype(np.intp)]
-        return cls(encoder, _find_columns(encoder, weights), encoded[chosen])
+        columns = _find_columns(encoder, weights)
+        if columns.in_one_unit:
+            names = [encoder.features[position].column for position in columns.in_one_unit]
+            note = f"compared as places on the globe, by latitude and longitude: {format_list(names)}"
+            encoder = replace(encoder, notes=(*encoder.notes, note))
+        return cls(encoder, columns, encoded[chosen])
 
     def transform(self, table: Table) -> Float[Floats, "N D"]:
         """Return the rows that are clustered: finite, in the relative scales of the columns."""
@@ -109,7 +119,12 @@ class Preparation:
 
     @cached_property
     def _scales(self) -> Floats:
-        return _relative_scales(self.encoder)
+        scales = _relative_scales(self.encoder)
+        if self.columns.in_one_unit:  # a degree of longitude is shorter away from the equator
+            latitude, longitude = self.columns.in_one_unit
+            mean = self.encoder.numbers.centres[self.encoder.number_index(latitude)]
+            scales[longitude] *= np.cos(np.radians(mean))
+        return scales
 
 
 def _telling_cycles(encoder: TableEncoder, encoded: Float32[Singles, "N D"]) -> tuple[CycleColumn, ...]:
@@ -142,7 +157,32 @@ def _find_columns(encoder: TableEncoder, weights: Mapping[str, float]) -> Column
             weight.append(weights.get(feature.column, 1.0))
             category.append(feature.kind in {"category", "cycle"})
         group.append(len(named) - 1)
-    return Columns(np.array(group), tuple(named.values()), np.array(weight, dtype=np.float64), np.array(category))
+    return Columns(
+        np.array(group),
+        tuple(named.values()),
+        np.array(weight, dtype=np.float64),
+        np.array(category),
+        _find_coordinates(encoder),
+    )
+
+
+def _find_coordinates(encoder: TableEncoder) -> tuple[int, ...]:
+    """Return the positions of the features that are latitude and longitude; none if there is no such pair."""
+    found = []
+    for form, largest in _COORDINATES:
+        named = [
+            position
+            for position, feature in enumerate(encoder.features)
+            if feature.kind == "number" and form.fullmatch(feature.column)
+        ]
+        if len(named) != 1:
+            return ()
+        index = encoder.number_index(named[0])
+        numbers = encoder.numbers
+        if not numbers.lowest or max(-numbers.lowest[index], numbers.highest[index]) > largest:
+            return ()
+        found.append(named[0])
+    return tuple(found)
 
 
 def _relative_scales(table: TableEncoder) -> Floats:

@@ -14,7 +14,15 @@ import numpy.typing as npt
 
 from coterie.errors import InputError, TableError
 from coterie.tables.calendar import AXES, CycleColumn, Part, find_cycles, is_time_of_day
-from coterie.tables.roles import MAX_LEVELS, OTHER_LEVEL, count_texts, describe_levels, describe_unusable, find_unusable
+from coterie.tables.roles import (
+    MAX_LEVELS,
+    OTHER_LEVEL,
+    choose_row_names,
+    count_texts,
+    describe_levels,
+    describe_unusable,
+    find_unusable,
+)
 from coterie.tables.table import Array, ColumnKind, Table, format_list
 from coterie.validation import Choice, check_parameter
 
@@ -144,6 +152,7 @@ class TableEncoder:
     missing: Missing = "fill"
     indicators: NumberColumns = NumberColumns()  # of missing values: 1 where the column at this position has none
     cycles: tuple[CycleColumn, ...] = ()
+    row_names: str | None = None  # a column that is left out and names the rows
 
     def __post_init__(self) -> None:
         check_parameter("scaling", self.scaling, _SCALING)
@@ -211,6 +220,7 @@ class TableEncoder:
             categories=tuple(kept_categories),
             indicators=indicators,
             cycles=tuple(cycles),
+            row_names=choose_row_names(unusable),
         )
         notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
         for reason in dict.fromkeys(leave_out.values()):
@@ -341,7 +351,7 @@ class TableEncoder:
         """Return the encoder that `to_card` wrote."""
         expected = {field.name for field in fields(TableEncoder)}
         # Former versions did not have these.
-        if not expected - {"missing", "indicators", "cycles"} <= set(card) <= expected:
+        if not expected - {"missing", "indicators", "cycles", "row_names"} <= set(card) <= expected:
             raise InputError(f"The card of the encoder has the keys {sorted(card)}; expected {sorted(expected)}.")
         columns = {
             "numbers": NumberColumns(**_with_tuples(card["numbers"])),
@@ -361,6 +371,12 @@ class TableEncoder:
         if not self.categories and not self.indicators.positions and not self.cycles:
             return slice(None)
         return np.flatnonzero([feature.kind not in {"category", "cycle"} for feature in self.features])
+
+    def number_index(self, position: int) -> int:
+        """Return which of the number columns a column of the encoded matrix is."""
+        return [i for i, feature in enumerate(self.features) if feature.kind not in {"category", "cycle"}].index(
+            position
+        )
 
     @cached_property
     def _first_slots(self) -> dict[tuple[str, str | None], int]:
