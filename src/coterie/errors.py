@@ -19,6 +19,10 @@ class TableError(InputError):
     """A table cannot be read or encoded."""
 
 
+class EmptyTableError(TableError):
+    """A table has no rows or no columns."""
+
+
 class ColumnError(TableError):
     """A column cannot be clustered; ``column`` is its name."""
 

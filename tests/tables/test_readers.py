@@ -150,9 +150,9 @@ def test_missing_files_empty_folders_and_unknown_endings_raise_an_error(tmp_path
         read_table(tmp_path / "absent.csv")
     with pytest.raises(TableError, match="folder"):
         read_table(tmp_path)
-    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    (tmp_path / "letter.docx").write_bytes(b"PK")
     with pytest.raises(TableError, match=r"\.parquet"):
-        read_table(tmp_path / "book.xlsx")
+        read_table(tmp_path / "letter.docx")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who may not read every file")

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import TableError, import_extra
+from coterie.tables.readers.arrow import from_arrow
 from coterie.tables.readers.delimited import numbered_names
+from coterie.tables.readers.sparse import read_sparse_archive
 from coterie.tables.table import Array, Table, as_table, unique_names
 
 _TABLE_NAMES = ("X", "images")
+_SPARSE_KEYS = {"format", "shape", "data"}  # of every archive that scipy.sparse.save_npz writes
 
 
 def read_npy(path: Path) -> Table:
@@ -33,6 +36,8 @@ def read_npz(path: Path) -> Table:
             arrays = {name: archive[name] for name in archive.files}
     except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
         raise TableError(f"{path.name} is not a plain .npz archive. Save it with numpy.savez.") from error
+    if arrays.keys() >= _SPARSE_KEYS:
+        return read_sparse_archive(path)
     return _from_arrays(arrays, path.name)
 
 
@@ -121,6 +126,6 @@ def import_pyarrow(module: str) -> Any:
 def _from_arrow(read: Callable[[], object], source: str) -> Table:
     error_type: type[Exception] = import_pyarrow("lib").ArrowException
     try:
-        return replace(as_table(read()), source=source)
+        return from_arrow(read(), source)
     except error_type as error:
         raise TableError(f"{source} cannot be read: {error}.") from error
