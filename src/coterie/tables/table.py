@@ -222,9 +222,10 @@ def _from_sparse(matrix: Any) -> Table:
             f"{_MOST_DENSE:,} are made dense. Reduce its columns first: "
             "sklearn.decomposition.TruncatedSVD(100).fit_transform(X)."
         )
-    zeros = 1 - matrix.nnz / size if size else 0.0
+    dense = matrix.toarray()
+    zeros = 1 - np.count_nonzero(dense) / size if size else 0.0
     note = f"the matrix is sparse ({zeros:.1%} zeros) and was made dense"
-    return replace(_from_array(matrix.toarray()), notes=(note,), source="sparse matrix")
+    return replace(_from_array(dense), notes=(note,), source="sparse matrix")
 
 
 def _to_64_bits(array: Array) -> Array:

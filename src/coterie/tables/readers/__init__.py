@@ -258,7 +258,8 @@ def _read_parts(path: Path, parts: _Parts, given: Mapping[str, Any]) -> Table:
     result = combine(read, path.resolve().name if path.is_dir() else path.name)
     ignored = [file.as_posix() for file in parts.ignored]
     notes = [f"ignored, since they are no tables or describe others: {format_list(ignored, 3)}"] if ignored else []
-    notes += [f"{len(empty):,} files without rows were skipped: {format_list(empty, 3)}"] if empty else []
+    skipped = "1 file without rows was" if len(empty) == 1 else f"{len(empty):,} files without rows were"
+    notes += [f"{skipped} skipped: {format_list(empty, 3)}"] if empty else []
     return replace(result, notes=(*result.notes, *notes))
 
 

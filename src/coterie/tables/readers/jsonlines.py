@@ -85,7 +85,10 @@ def _to_columns(records: Sequence[Record], source: str) -> tuple[dict[str, list[
     flattened: dict[str, None] = {}
     left_out: dict[str, None] = {}
     rows = [_flatten(record, flattened, left_out) for record in records]
-    names = [name for name in dict.fromkeys(name for row in rows for name in row) if name not in left_out]
+    # Null in place of a nested object is no value of a column that is called like the object.
+    filled = {name for row in rows for name in flattened.keys() & row.keys() if row[name] is not None}
+    known = dict.fromkeys(name for row in rows for name in row)
+    names = [name for name in known if name not in left_out and (name not in flattened or name in filled)]
     if not names:
         raise TableError(
             f"The objects in {source} have no values that are numbers, texts or booleans"

@@ -74,6 +74,8 @@ def read_workbook(path: Path, header: bool | None = None, table: str | None = No
     except calamine.CalamineError as error:
         raise TableError(f"{path.name} cannot be read as a workbook: {error}. Save it again as .xlsx.") from error
     names = numbered_names(found.width) if found.names is None else found.names
+    if found.names is None and header is None:
+        notes = (*notes, "no header was found; the columns are numbered from column_1")
     columns = list(zip(*found.rows, strict=True))
     result = from_objects(names, columns, source=path.name, notes=(*notes, *found.notes))
     return replace(result, named=found.names is not None)
@@ -142,13 +144,12 @@ def _find_table(sheet: _Sheet, header: bool | None) -> _Found | None:
     if not body:
         return None
     used = [i for i in range(sheet.width) if (names and names[i]) or any(row[i] is not None for row in body)]
+    empty = bottom - end - len(kept) - len(headings)
     notes = [
         _describe("above the table", rows[:start]),
         _describe("between the rows", [rows[i] for i in sorted(headings)]),
         _describe("below the table", rows[bottom:]),
-        f"{bottom - end - len(kept) - len(headings)} empty rows were skipped"
-        if bottom - end - len(kept) - len(headings)
-        else "",
+        f"{empty:,} empty {'row was' if empty == 1 else 'rows were'} skipped" if empty else "",
     ]
     return _Found(
         None if names is None else tuple(names[i] for i in used),
