@@ -12,7 +12,7 @@ from coterie.errors import TableError
 from coterie.tables.readers import read_table
 from coterie.tables.table import Table
 
-RECORDS = [
+RECORDS: list[dict[str, object]] = [
     {
         "id": 1234567890123456789,
         "größe": 1.5,

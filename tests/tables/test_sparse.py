@@ -3,6 +3,7 @@
 import gzip
 import io
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,12 +70,12 @@ def test_damaged_archives(tmp_path: Path, wrong: dict[str, np.ndarray]) -> None:
     scipy.sparse.save_npz(tmp_path / "m.npz", scipy.sparse.csr_array(DENSE))
     with np.load(tmp_path / "m.npz") as archive:
         content = dict(archive)
-    np.savez(tmp_path / "m.npz", **{**content, **wrong})  # type: ignore[arg-type]  # numpy's stubs want allow_pickle
-    with pytest.raises(TableError, match="m.npz"):
+    np.savez(tmp_path / "m.npz", **{**content, **wrong})
+    with pytest.raises(TableError, match=r"m\.npz"):
         read_table(tmp_path / "m.npz")
 
 
-def matrix_market(matrix: object) -> bytes:
+def matrix_market(matrix: Any) -> bytes:
     out = io.BytesIO()
     scipy.io.mmwrite(out, matrix)
     return out.getvalue()

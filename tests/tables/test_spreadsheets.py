@@ -2,6 +2,7 @@
 
 import datetime as dt
 import math
+import sys
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,15 +17,16 @@ from coterie.tables.readers import find_format, read_table
 from coterie.tables.table import Table
 
 DAY = dt.date(2024, 1, 31)
+NOON = dt.datetime.fromisoformat("2023-05-03T12:00")
 CUSTOMERS: list[list[object]] = [
     ["Kunden-Nr.", "Straße", "Umsatz (€)", "Fläche", "Eintritt", "Newsletter"],
     [1001, "Hauptstraße 5", 1250.5, 80, DAY, True],
-    [1002, "Am Weiher 1", "#N/A", None, dt.datetime(2023, 5, 3, 14, 30), False],
+    [1002, "Am Weiher 1", "#N/A", None, NOON, False],
     [1003, None, 310, 120.25, None, True],
 ]
 
 
-def write(path: Path, **sheets: Sequence[Sequence[object]]) -> Path:
+def write(path: Path, **sheets: Sequence[Any]) -> Path:
     book = openpyxl.Workbook()
     book.remove(book.active)
     for name, rows in sheets.items():
@@ -55,7 +57,7 @@ def test_a_sheet_of_customers(tmp_path: Path) -> None:
     assert values(table, "Straße") == ["Hauptstraße 5", "Am Weiher 1", None]
     np.testing.assert_array_equal(table.column(2), [1250.5, math.nan, 310])
     assert table.column(4)[0] == np.datetime64("2024-01-31")
-    assert table.column(4)[1] == np.datetime64("2023-05-03T14:30")
+    assert table.column(4)[1] == np.datetime64("2023-05-03T12:00")
     assert np.isnat(table.column(4)[2])
 
 
@@ -99,7 +101,7 @@ def test_the_first_sheet_with_a_table_or_the_named_one(tmp_path: Path) -> None:
     assert read_table(f"{path}::Deckblatt").n_columns == 1
     with pytest.raises(TableError, match=r"no sheet 'Kasse'. It has 'Leer', 'Deckblatt', 'Kunden', 'Filialen'"):
         read_table(f"{path}::Kasse")
-    with pytest.raises(TableError, match="'Leer'.*no rows"):
+    with pytest.raises(TableError, match=r"'Leer'.*no rows"):
         read_table(f"{path}::Leer")
 
 
@@ -112,7 +114,7 @@ def test_hidden_sheets_are_read_only_by_name(tmp_path: Path) -> None:
 
 
 def test_merged_cells(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Any] = [
         ["Absatz nach Region", None, None, None, None, None],
         ["Region", "Ort", 2023, None, 2024, None],
         [None, None, "Q1", "Q2", "Q1", "Q2"],
@@ -136,7 +138,7 @@ def test_merged_cells(tmp_path: Path) -> None:
 
 
 def test_groups_of_columns_above_a_full_header(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Any] = [
         [None, "Maße", None, "Preis", None],
         ["Artikel", "Höhe", "Breite", "netto", "brutto"],
         ["A", 1, 2, 3, 4],
@@ -149,7 +151,7 @@ def test_groups_of_columns_above_a_full_header(tmp_path: Path) -> None:
 
 
 def test_headers_with_gaps_repetitions_years_and_line_breaks(tmp_path: Path) -> None:
-    rows = [[None, "Wert\n(mm)", "Wert (mm)", 2023, None], ["a", 1, 2, 3, None], ["b", 2, 3, 4, 5]]
+    rows: list[Any] = [[None, "Wert\n(mm)", "Wert (mm)", 2023, None], ["a", 1, 2, 3, None], ["b", 2, 3, 4, 5]]
     table = read_table(write(tmp_path / "h.xlsx", S=rows))
     assert table.names == ("column_1", "Wert (mm)", "Wert (mm)_2", "2023", "column_5")
     assert len(table.notes) == 2
@@ -167,7 +169,7 @@ def test_sheets_without_header(tmp_path: Path) -> None:
 
 
 def test_times_durations_and_texts_that_are_not_numbers(tmp_path: Path) -> None:
-    rows = [
+    rows: list[Any] = [
         ["Beginn", "Dauer", "PLZ", "Menge"],
         [dt.time(14, 30), dt.timedelta(hours=30), "01067", 1],
         [None, None, "70173", "k.A."],
@@ -191,14 +193,14 @@ def test_truncated_workbooks(tmp_path: Path) -> None:
     whole = write(tmp_path / "x.xlsx", Kunden=CUSTOMERS).read_bytes()
     for length in range(1, len(whole), len(whole) // 40):
         (tmp_path / "x.xlsx").write_bytes(whole[:length])
-        with pytest.raises(TableError, match="x.xlsx"):
+        with pytest.raises(TableError, match=r"x\.xlsx"):
             read_table(tmp_path / "x.xlsx")
 
 
 def test_workbooks_without_any_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="'Leer'"):
         read_table(write(tmp_path / "x.xlsx", Leer=[]))
-    with pytest.raises(TableError, match="no rows|no sheet with rows"):
+    with pytest.raises(TableError, match=r"no sheet with rows"):
         read_table(write(tmp_path / "x.xlsx", Kopf=[["a", "b", "c"]]))
 
 
@@ -210,7 +212,7 @@ def test_opendocument(tmp_path: Path) -> None:
             return f'<table:table-cell office:value-type="date" office:date-value="{value}"/>'
         return f'<table:table-cell office:value-type="float" office:value="{value}"/>'
 
-    rows = [["Ort", "Plätze", "Tag"], ["Ulm", 10, DAY], ["Köln", 2.5, DAY]]
+    rows: list[Any] = [["Ort", "Plätze", "Tag"], ["Ulm", 10, DAY], ["Köln", 2.5, DAY]]
     body = "".join(f"<table:table-row>{''.join(map(cell, row))}</table:table-row>" for row in rows)
     urn = "urn:oasis:names:tc:opendocument:xmlns:"
     spaces = " ".join(f'xmlns:{name}="{urn}{name}:1.0"' for name in ("office", "table", "text"))
@@ -230,7 +232,7 @@ def test_opendocument(tmp_path: Path) -> None:
 
 def test_missing_calamine_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "x.xlsx", S=CUSTOMERS)
-    monkeypatch.setitem(__import__("sys").modules, "python_calamine", None)
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
     with pytest.raises(MissingExtraError, match=r"coterie\[excel\]"):
         read_table(path)
 

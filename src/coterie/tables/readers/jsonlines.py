@@ -86,9 +86,9 @@ def _to_columns(records: Sequence[Record], source: str) -> tuple[dict[str, list[
     left_out: dict[str, None] = {}
     rows = [_flatten(record, flattened, left_out) for record in records]
     # Null in place of a nested object is no value of a column that is called like the object.
-    filled = {name for row in rows for name in flattened.keys() & row.keys() if row[name] is not None}
+    empty = {name for name in flattened if all(row.get(name) is None for row in rows)}
     known = dict.fromkeys(name for row in rows for name in row)
-    names = [name for name in known if name not in left_out and (name not in flattened or name in filled)]
+    names = [name for name in known if name not in left_out and name not in empty]
     if not names:
         raise TableError(
             f"The objects in {source} have no values that are numbers, texts or booleans"
@@ -109,11 +109,13 @@ def _to_columns(records: Sequence[Record], source: str) -> tuple[dict[str, list[
 
 def _flatten(record: Record, flattened: dict[str, None], left_out: dict[str, None]) -> Record:
     """Return a record whose nested objects are flattened by one level; collect the names of nested and of lost ones."""
+    if not any(isinstance(value, dict | list) for value in record.values()):
+        return record
     row: Record = {}
     for name, value in record.items():
-        inner = {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
         if isinstance(value, dict):
             flattened[name] = None
+        inner = {f"{name}.{key}": each for key, each in value.items()} if isinstance(value, dict) else {name: value}
         for key, each in inner.items():
             if isinstance(each, dict | list):
                 left_out[key] = None
