@@ -145,8 +145,10 @@ def test_names_of_tables_are_split_from_files(tmp_path: Path) -> None:
     assert read_table(tmp_path / "a::b.csv").n_rows == 2
     with pytest.raises(TableError, match=r"There is no file .*c.csv::t"):
         read_table(tmp_path / "c.csv::t")
-    with pytest.raises(TableError, match="only one table"):
-        read_table(tmp_path / "a::b.csv", table="t")
+    for path, table in ((tmp_path / "a::b.csv", "t"), (tmp_path / "c.csv::t", None)):
+        (tmp_path / "c.csv").touch()
+        with pytest.raises(TableError, match="only one table"):
+            read_table(path, table=table)
     found = find_format("shop.db::orders.csv")
     assert found is not None
     assert found.description == "SQLite or DuckDB"

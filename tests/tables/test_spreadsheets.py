@@ -197,6 +197,20 @@ def test_truncated_workbooks(tmp_path: Path) -> None:
             read_table(tmp_path / "x.xlsx")
 
 
+def test_panics_of_the_library_are_errors_and_interrupts_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "x.xlsx", Kunden=CUSTOMERS)
+    for raised, expected in ((type("PanicException", (BaseException,), {}), TableError), (KeyboardInterrupt,) * 2):
+
+        def fail(*_: Any, raised: Any = raised) -> None:
+            raise raised("range start index 7 out of range")
+
+        monkeypatch.setattr("coterie.tables.readers.spreadsheets._read_sheet", fail)
+        with pytest.raises(expected, match="out of range"):
+            read_table(path)
+
+
 def test_workbooks_without_any_table(tmp_path: Path) -> None:
     with pytest.raises(TableError, match="'Leer'"):
         read_table(write(tmp_path / "x.xlsx", Leer=[]))

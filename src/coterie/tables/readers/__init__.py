@@ -194,6 +194,9 @@ def read_table(
 def _read_file(path: Path, given: Mapping[str, Any]) -> Table:
     """Read one file, or a folder of images."""
     if not path.exists():
+        file, separator, _ = str(path).partition(_TABLE_SEPARATOR)
+        if separator and Path(file).exists():
+            raise TableError(f"{file!r} has only one table. Leave out what follows it in {str(path)!r}.")
         raise TableError(f"There is no file {str(path)!r}. Check the path.")
     found = _match_ending(path.name + (FOLDER_ENDING if path.is_dir() else ""))
     if found is None:

@@ -1,7 +1,6 @@
 """Binary files of arrays or typed columns: NumPy, MATLAB, Parquet and Arrow."""
 
 import io
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,8 +22,11 @@ _SPARSE_KEYS = {"format", "shape", "data"}  # of every archive that scipy.sparse
 def read_npy(path: Path) -> Table:
     """Read one array; pickled objects are rejected."""
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with path.open("rb") as file:  # numpy does not close damaged files
+            array = np.load(file, allow_pickle=False)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # damaged headers, which are parsed as Python's literals, raise anything
         raise TableError(f"{path.name} is not a plain .npy array of numbers. Save it with numpy.save.") from error
     return _from_array(array, path.name)
 
@@ -32,9 +34,11 @@ def read_npy(path: Path) -> Table:
 def read_npz(path: Path) -> Table:
     """Read an archive of arrays; pickled objects are rejected."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # damaged archives raise anything
         raise TableError(f"{path.name} is not a plain .npz archive. Save it with numpy.savez.") from error
     if arrays.keys() >= _SPARSE_KEYS:
         return read_sparse_archive(path)

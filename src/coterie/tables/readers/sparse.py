@@ -1,8 +1,6 @@
 """Files of sparse matrices: archives of scipy.sparse and Matrix Market."""
 
 import io
-import zipfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +16,12 @@ def read_sparse_archive(path: Path) -> Table:
     from scipy import sparse  # noqa: PLC0415  (slow to import; --help, which lists the formats, is fast)
 
     try:
-        matrix = sparse.load_npz(path)
+        with path.open("rb") as file:
+            matrix = sparse.load_npz(file)
         _check_indices(matrix)
-    except (ValueError, TypeError, KeyError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # damaged archives raise anything
         raise TableError(
             f"{path.name} is not a valid archive of a sparse matrix: {error}. Save it with scipy.sparse.save_npz."
         ) from error

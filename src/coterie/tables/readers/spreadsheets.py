@@ -71,7 +71,10 @@ def read_workbook(path: Path, header: bool | None = None, table: str | None = No
             found, notes = _read_sheet(workbook, path.name, header, table)
     except calamine.PasswordError as error:
         raise TableError(f"{path.name} is protected by a password. Save it without one.") from error
-    except calamine.CalamineError as error:
+    except BaseException as error:
+        # The library stops by an exception of Rust, which is no Exception, at what it does not expect.
+        if not isinstance(error, calamine.CalamineError) and type(error).__name__ != "PanicException":
+            raise
         raise TableError(f"{path.name} cannot be read as a workbook: {error}. Save it again as .xlsx.") from error
     names = numbered_names(found.width) if found.names is None else found.names
     if found.names is None and header is None:
