@@ -317,6 +317,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
         return tags
 
     def _progress(self) -> Callback | None:

@@ -20,7 +20,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import TableError
+from coterie.errors import EmptyTableError, TableError
 
 Array: TypeAlias = npt.NDArray[Any]
 ColumnKind: TypeAlias = Literal["number", "boolean", "date", "category"]
@@ -36,6 +36,7 @@ _KINDS: dict[str, ColumnKind] = {
 }
 _RGB, _RGBA = 3, 4
 _ELEMENTS_PER_BATCH = 2**22
+_MOST_DENSE = 2**28  # values of a sparse matrix that is made dense: 2 GiB
 _LAST_PIXEL = re.compile(r"pixel (\d+),(\d+)(?:,(\d+))?")
 
 
@@ -130,7 +131,8 @@ def as_table(X: object) -> Table:
 
     Rows are samples. Numeric arrays are not copied. Arrays (n, height, width) or (n, height, width, channels) are
     images; a fourth channel is opacity, blended with white. Columns have the names of the frame, or `x0, x1, ...`, or
-    for images `pixel 0,0, pixel 0,1, ...`. Data that is empty, sparse or complex raises a `TableError`.
+    for images `pixel 0,0, pixel 0,1, ...`. Sparse matrices are made dense if they have at most 2**28 values. Data that
+    is empty or complex raises a `TableError`.
 
     Examples
     --------
@@ -141,17 +143,14 @@ def as_table(X: object) -> Table:
     if isinstance(X, Table):
         table = X
     elif sparse is not None and sparse.issparse(X):
-        raise TableError(
-            f"Sparse data was passed ({type(X).__name__}), but dense data is required. "
-            "Use X.toarray() if it fits in memory, or reduce it with sklearn.decomposition.TruncatedSVD first."
-        )
+        table = _from_sparse(X)
     else:
         frame = _to_frame(X)
         table = _from_array(_to_array(X)) if frame is None else _from_frame(frame)
     for size, what in ((table.n_rows, "sample(s)"), (table.n_columns, "feature(s)")):
         if size == 0:
             shape = (table.n_rows, table.n_columns)
-            raise TableError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
+            raise EmptyTableError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
     return table
 
 
@@ -212,6 +211,21 @@ def _from_array(array: Array) -> Table:
             return Table(names, block=array.astype(np.float64), named=False, source="array")
     columns = tuple(_to_column(array[:, i], name) for i, name in enumerate(names))
     return Table(names, columns, named=False, source="array")
+
+
+def _from_sparse(matrix: Any) -> Table:
+    """Make a matrix of scipy dense, if its values fit in memory."""
+    size = math.prod(matrix.shape)
+    if size > _MOST_DENSE:
+        raise TableError(
+            f"Sparse data with {size:,} values ({' x '.join(f'{n:,}' for n in matrix.shape)}) was passed; at most "
+            f"{_MOST_DENSE:,} are made dense. Reduce its columns first: "
+            "sklearn.decomposition.TruncatedSVD(100).fit_transform(X)."
+        )
+    dense = matrix.toarray()
+    zeros = 1 - np.count_nonzero(dense) / size if size else 0.0
+    note = f"the matrix is sparse ({zeros:.1%} zeros) and was made dense"
+    return replace(_from_array(dense), notes=(note,), source="sparse matrix")
 
 
 def _to_64_bits(array: Array) -> Array:
