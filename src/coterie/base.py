@@ -242,8 +242,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         --------
         >>> from coterie import Coterie
         >>> model = Coterie(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0], [11.0]])
-        >>> model.transform([[10.0]]).argmin() == model.predict([[10.0]])[0]
-        True
+        >>> model.transform([[10.0], [0.5]]).round(2).tolist()
+        [[0.0, 2.0], [2.0, 0.0]]
         >>> model.get_feature_names_out().tolist()
         ['coterie0', 'coterie1']
         """
@@ -651,25 +651,25 @@ def _sample(rows: npt.NDArray[np.int64], at_most: int) -> npt.NDArray[np.int64]:
 
 def _check_is_table(X: Any) -> None:
     """Reject what is no table, and say what to do; ``as_table`` rejects arrays that are none."""
-    what = f"X is {type(X).__name__ if X is not None else None}, not a table."
     if X is None:
-        raise TableError(f"{what} Give an array, a data frame or a list of rows.")
+        raise TableError("Expected 2D array, got None instead. Give an array, a data frame or a list of rows.")
     if isinstance(X, str | Path):
         raise TableError(
-            f"X is the name {str(X)!r}, not a table. To cluster a file, use coterie.cluster({str(X)!r}), or read it "
-            "first with coterie.tables.readers.read_table."
+            f"Expected 2D array, got the name {str(X)!r} instead. To cluster a file, use "
+            f"coterie.cluster({str(X)!r}), or read it first with coterie.tables.readers.read_table."
         )
     if isinstance(X, Mapping) and not hasattr(X, "shape"):  # one kind of sparse matrix is a dict
-        raise TableError(f"{what} Make it one, for example with pandas.DataFrame(X).")
+        kind = type(X).__name__
+        raise TableError(f"Expected 2D array, got a {kind} instead. Make it a table, such as pandas.DataFrame(X).")
     if isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
-        raise TableError("Expected 2D array, got 1D array instead: X is a single column. Use X.to_frame().")
+        raise TableError("Expected 2D array, got a single column instead. Use X.to_frame().")
     if isinstance(X, list | tuple) and X:
         if all(isinstance(row, Mapping) for row in X):
-            raise TableError(f"X is a {type(X).__name__} of dicts, not of rows. Use pandas.DataFrame(X).")
+            raise TableError(f"Expected 2D array, got a {type(X).__name__} of dicts instead. Use pandas.DataFrame(X).")
         if all(isinstance(row, str) for row in X):
             raise TableError(
-                f"Expected 2D array, got 1D array instead: X is a {type(X).__name__} of {len(X):,} texts. To cluster "
-                "texts by what they mean, give Coterie an encoder; see docs/embeddings.md."
+                f"Expected 2D array, got a {type(X).__name__} of {len(X):,} texts instead. To cluster texts by what "
+                "they mean, give Coterie an encoder; see docs/embeddings.md."
             )
 
 
