@@ -261,13 +261,13 @@ def test_report_names_rows_by_index_column_or_number(model: Coterie, frame: pd.D
     assert str(model.report(ids="plan")) != str(model.report())  # a column of the fit may name the rows as well
     several = frame.set_index([frame.index, np.arange(90)])
     assert "C089, 89" in str(model.report(X=several))
-    with pytest.raises(TableError, match="'custmer'.*Did you mean 'customer'"):
+    with pytest.raises(TableError, match=r"'custmer'.*Did you mean 'customer'"):
         model.report(X=named.drop(columns="kind"), ids="custmer")
     with pytest.raises(InputError, match=r"ids has shape \(3,\), but there are 90 rows"):
         model.report(ids=["a", "b", "c"])
 
 
-def test_report_of_a_file_names_it(tmp_path: Path) -> None:
+def test_report_of_a_file_names_it() -> None:
     table = read_table(example_path("wine"))
     model = coterie.cluster(example_path("wine"), effort="fast")
     assert "<h1>Clusters of wine.csv</h1>" in str(model.report())
@@ -316,7 +316,7 @@ def test_plot_of_two_columns(model: Coterie, frame: pd.DataFrame) -> None:
     assert model.plot(ax=Figure().subplots(), columns=("since", "active")).get_xlabel() == "since"
     with pytest.raises(InputError, match="'plan', which is a category"):
         model.plot(columns=("plan", "age"))
-    with pytest.raises(TableError, match="'agee'.*Did you mean 'age'"):
+    with pytest.raises(TableError, match=r"'agee'.*Did you mean 'age'"):
         model.plot(columns=("agee", "age"))
 
 

@@ -242,8 +242,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         --------
         >>> from coterie import Coterie
         >>> model = Coterie(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0], [11.0]])
-        >>> model.transform([[10.0], [0.5]]).round(2).tolist()
-        [[0.0, 2.0], [2.0, 0.0]]
+        >>> model.transform([[10.0], [0.5]]).argmin(axis=1).tolist()
+        [0, 1]
         >>> model.get_feature_names_out().tolist()
         ['coterie0', 'coterie1']
         """

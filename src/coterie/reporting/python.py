@@ -190,7 +190,7 @@ def render_card(model: BaseClusterer) -> str:
     n_rows = len(model.labels_) if _has_labels(model) else 0
     colours = cluster_colours(model.n_clusters_)
     facts = [plural(model.n_clusters_, "cluster"), f"of {plural(n_rows, 'row')}" if n_rows else ""]
-    confidence = vars(model).get("confidence_")
+    confidence = vars(model).get("confidence_") if model.n_clusters_ > 1 else None
     environment = jinja2.Environment(loader=jinja2.PackageLoader("coterie", "reporting"), autoescape=True)
     return environment.get_template("card.html.jinja").render(
         model=repr(model),
