@@ -13,6 +13,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from matplotlib import pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn import config_context
 from sklearn.base import clone
@@ -49,6 +50,11 @@ def customers(n: int = 90) -> tuple[pd.DataFrame, Any]:
     )
     frame.iloc[::11, 1] = np.nan
     return frame, kind
+
+
+def points_of(ax: Axes) -> Any:
+    """Return the positions (n, 2) of the drawn points."""
+    return np.ma.filled(np.ma.asarray(ax.collections[0].get_offsets()), np.nan)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +98,7 @@ def test_every_method_has_all_of_it(name: str, of_all_methods: dict[str, Any], b
         assert mean == pytest.approx(X[model.labels_ == cluster, 0].mean(), rel=1e-6)
 
     ax = model.plot(ax=Figure().subplots())
-    assert len(ax.collections[0].get_offsets()) == 150
+    assert len(points_of(ax)) == 150
 
     assert f"{n} cluster" in model._repr_html_()
     assert adjusted_rand_score(truth, model.predict(rows)) == pytest.approx(model.score(rows, truth))
@@ -117,10 +123,10 @@ def test_a_loaded_model_describes_the_rows_that_it_is_given(
     assert "cluster" in loaded._repr_html_()  # without rows it has less to say
     X = pd.DataFrame(blobs[0], columns=list("abcd"), index=np.arange(150) + 1000)
     pd.testing.assert_frame_equal(loaded.summary(X), model.summary())
-    page = loaded.report(X=X.iloc[:60])
+    page = str(loaded.report(X=X.iloc[:60]))
     assert "1059" in page
     assert "1060" not in page
-    assert len(loaded.plot(ax=Figure().subplots(), X=X.iloc[:60]).collections[0].get_offsets()) == 60
+    assert len(points_of(loaded.plot(ax=Figure().subplots(), X=X.iloc[:60]))) == 60
     assert loaded.summary(X.iloc[:60])["size"].sum() == 60
     assert "labels_" not in vars(loaded)  # what was shown does not change the model
     np.testing.assert_array_equal(loaded.get_feature_names_out(), model.get_feature_names_out())
@@ -165,13 +171,13 @@ def test_summary_describes_clusters_in_the_units_of_the_table(model: Coterie, fr
 @pytest.mark.parametrize("library", ["polars", "pyarrow", "array", "list"])
 def test_summary_is_a_frame_of_the_kind_that_was_fitted(library: str, frame: pd.DataFrame) -> None:
     plain = frame.reset_index(drop=True)
-    given: Any = {
-        "polars": lambda: pl.from_pandas(plain),
-        "pyarrow": lambda: pa.Table.from_pandas(plain),
-        "array": lambda: plain[["age", "active"]].to_numpy(dtype=float),
-        "list": lambda: plain[["age", "plan"]].to_numpy().tolist(),
-    }[library]()
-    model = coterie.cluster(given, 3, effort="fast")
+    given: dict[str, Any] = {
+        "polars": pl.from_pandas(plain),
+        "pyarrow": pa.Table.from_pandas(plain),
+        "array": plain[["age", "active"]].to_numpy(dtype=float),
+        "list": plain[["age", "plan"]].to_numpy().tolist(),
+    }
+    model = coterie.cluster(given[library], 3, effort="fast")
     summary = model.summary()
     kind: Any = {"polars": pl.DataFrame, "pyarrow": pa.Table}.get(library, pd.DataFrame)
     assert isinstance(summary, kind)
@@ -308,9 +314,9 @@ def test_a_model_that_is_not_fitted_says_so() -> None:
 
 def test_plot_of_two_columns(model: Coterie, frame: pd.DataFrame) -> None:
     ax = model.plot(ax=Figure().subplots(), columns=("age", "income ($)"))
-    offsets = np.asarray(ax.collections[0].get_offsets())
+    offsets = points_of(ax)
     expected = frame[["age", "income ($)"]].dropna().sort_values("age").to_numpy()
-    drawn = offsets[~np.isnan(np.ma.filled(offsets, np.nan)).any(axis=1)]
+    drawn = offsets[~np.isnan(offsets).any(axis=1)]
     np.testing.assert_allclose(drawn[drawn[:, 0].argsort()], expected)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("age", r"income (\$)")  # a dollar sign would start a formula
     assert model.plot(ax=Figure().subplots(), columns=("since", "active")).get_xlabel() == "since"
@@ -324,7 +330,7 @@ def test_plot_opens_a_figure_and_labels_clusters(model: Coterie) -> None:
     ax = model.plot()
     assert ax.figure is plt.gcf()
     assert {text.get_text() for text in ax.texts} == {"0", "1", "2"}
-    colours = {tuple(colour) for colour in ax.collections[0].get_facecolors().tolist()}
+    colours = {tuple(colour) for colour in np.asarray(ax.collections[0].get_facecolor()).tolist()}
     assert len(colours) == 3
     ax.figure.canvas.draw()
     plt.close("all")

@@ -420,11 +420,11 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 )
             if at_most is None or fitted.table.n_rows <= at_most:
                 return self, fitted
-            sample = _sample(np.arange(fitted.table.n_rows), at_most)
+            sample = _sample(fitted.table.n_rows, at_most)
             return self._with_labels(self.labels_[sample], self.probabilities_[sample]), fitted.take(sample)
         rows = ShownRows.from_input(X, self._read(X, reset=False))
         if at_most is not None:
-            rows = rows.take(_sample(np.arange(rows.table.n_rows), at_most))
+            rows = rows.take(_sample(rows.table.n_rows, at_most))
         labels = self.predict(rows.table)
         if np.array_equal(labels, vars(self).get("labels_", ())):
             return self, rows
@@ -446,14 +446,16 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _score(self, X: Any) -> float:
         """Compute the measure of clusters without known classes; by default the silhouette."""
         table = self._read(X, reset=False)
+        if table.n_rows > _SILHOUETTE_ROWS:
+            table = take_rows(table, _sample(table.n_rows, _SILHOUETTE_ROWS))
         labels = self._predict(table)
-        inside = _sample(np.flatnonzero(labels >= 0), _SILHOUETTE_ROWS)
+        inside = labels >= 0
         clusters, numbered = np.unique(labels[inside], return_inverse=True)
-        if not 1 < len(clusters) < len(inside):
+        if not 1 < len(clusters) < len(numbered):
             return 0.0
         embed = self.describe_fit(table).embed
-        sample = take_rows(table, inside)
-        return float(silhouettes(self._encode_table(sample) if embed is None else embed(sample), numbered[None])[0])
+        encoded = self._encode_table(table) if embed is None else embed(table)
+        return float(silhouettes(encoded[inside], numbered[None])[0])
 
     def _encode_table(self, table: Table) -> npt.NDArray[Any]:
         """Encode rows as numbers, missing values filled in."""
@@ -642,11 +644,11 @@ def _show(name: str) -> Any:
     return import_object(f"coterie.reporting.python:{name}", "The report")
 
 
-def _sample(rows: npt.NDArray[np.int64], at_most: int) -> npt.NDArray[np.int64]:
-    """Return the rows, or a random sample of them with a fixed seed, in ascending order."""
-    if len(rows) <= at_most:
-        return rows
-    return np.sort(np.random.default_rng(0).choice(rows, at_most, replace=False))
+def _sample(n_rows: int, at_most: int) -> npt.NDArray[np.int64]:
+    """Return all row numbers, or a random sample of them with a fixed seed, in ascending order."""
+    if n_rows <= at_most:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(0).choice(n_rows, at_most, replace=False))
 
 
 def _check_is_table(X: Any) -> None:

@@ -44,16 +44,15 @@ def write_report(
     force: bool,
 ) -> Path | str:
     """Render the page of ``BaseClusterer.report``; write it if there is a path, otherwise return it."""
-    if path is not None and Path(path).exists() and not force:
-        write_atomically(path, "", force=False)  # raises the error before the work, not after it
     X, ids = _set_aside(model, X, ids)
     X, truth = _set_aside(model, X, truth)
     shown, rows = model.rows_to_show(X)
     source = rows.table.source
+    default = f"Clusters of {source}" if Path(source).suffix else "Clusters"  # only files have names
     page = render_report(
         shown,
         rows.table,
-        title=title or f"Clusters of {source}" if Path(source).suffix else title or "Clusters",
+        title=default if title is None else title,
         source=source,
         ids=np.array(_row_names(rows)) if ids is None else ids,
         truth=truth,

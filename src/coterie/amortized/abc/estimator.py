@@ -206,7 +206,7 @@ class AttentionBasedClustering(AmortizedClusterer):
     def _with_labels(self, labels: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float32]) -> Self:
         other = super()._with_labels(labels, probabilities)
         for name in ("kernel_", "kernel_rows_"):
-            vars(other).pop(name, None)
+            other.__dict__.pop(name, None)
         return other
 
     def _new_config(self, n_features: int, image: ImageSize | None) -> AttentionBasedConfig:
