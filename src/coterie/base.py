@@ -488,7 +488,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         """
         return FitDescription()
 
-    def prepare_table(self, table: Table, callback: Callback | None = None) -> Table:
+    def prepare_table(self, table: Table, callback: Callback | None = None, *, reset: bool = False) -> Table:
         """Return the table that ``fit`` and ``predict`` work on: by default the table itself.
 
         Parameters
@@ -497,6 +497,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             Rows as they were read.
         callback : callable, optional
             Called with a ``coterie.progress.Progress`` as the work proceeds.
+        reset : bool
+            Whether the table is one to fit, not to predict.
         """
         return table
 

@@ -117,7 +117,7 @@ def run(request: ClusterRequest) -> None:
     known, classes, truth_notes = known_classes(truth, str(loaded.chosen.truth_name))
     as_read = features
     with display.progress("Encoding") as callback:
-        features = model.prepare_table(as_read, callback)
+        features = model.prepare_table(as_read, callback, reset=True)
     with display.progress("Clustering") as callback:
         model.set_params(callback=callback)
         start = time.perf_counter()
