@@ -273,6 +273,29 @@ def test_report_names_rows_by_index_column_or_number(model: Coterie, frame: pd.D
         model.report(ids=["a", "b", "c"])
 
 
+def test_a_column_that_identifies_rows_names_them() -> None:
+    numbered = customers()[0].reset_index(names="customer")
+    model = coterie.cluster(numbered, effort="fast")
+    assert model.summary()["typical"].str.fullmatch(r"C\d{3}").all()
+    assert "C089" in str(model.report())
+    indexed = coterie.cluster(numbered.set_index(np.array([f"row {i}" for i in range(90)])), effort="fast")
+    assert indexed.summary()["typical"].str.startswith("row ").all()  # an index was set on purpose
+
+
+def test_rows_of_texts_keep_their_index() -> None:
+    words = {
+        0: ["cats purr and dogs bark", "the dog and the cat sleep"],
+        1: ["stocks fell sharply", "bonds and stocks"],
+    }
+    reviews = pd.DataFrame({"review": [words[i % 2][i // 2 % 2] + f" {i}" for i in range(40)]})
+    reviews.index = pd.Index([f"R{i}" for i in range(40)])
+    model = coterie.cluster(reviews, 2, text="review")
+    assert model.summary()["typical"].str.startswith("R").all()
+    assert "R39" in str(model.report())
+    embedded = Coterie(2, encoder=lambda texts: np.array([[len(text), text.count("s")] for text in texts], float))
+    assert embedded.fit(reviews["review"]).summary()["typical"].str.startswith("R").all()
+
+
 def test_report_of_a_file_names_it() -> None:
     table = read_table(example_path("wine"))
     model = coterie.cluster(example_path("wine"), effort="fast")

@@ -129,8 +129,8 @@ class ShownRows:
     @classmethod
     def from_input(cls, X: Any, table: Table) -> "ShownRows":
         """Keep the index and the kind of the data frame that a table was made from; no value is copied."""
-        frame: object = nw.from_native(X, eager_only=True, pass_through=True)
-        if not isinstance(frame, nw.DataFrame):
+        frame: object = nw.from_native(X, eager_only=True, allow_series=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame | nw.Series):
             return cls(table)
         return cls(table, nw.maybe_get_index(frame), frame.implementation.value)
 
@@ -163,6 +163,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     probabilities_: npt.NDArray[np.float32]
     n_clusters_: int
     notes_: tuple[str, ...]
+    _fitted_rows: ShownRows
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -190,6 +191,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         check_parameters(self, self.constraints)
         with one_thread():
             self._fit(X)
+        # Rows of texts, which became numbers on the way, keep their index.
+        self._fitted_rows = ShownRows.from_input(X, self._fitted_rows.table)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
@@ -308,8 +311,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         title : str, optional
             Heading of the page.
         ids : array-like (n,) or str, optional
-            Names of the rows, or the column of X that has them. By default the index of a pandas frame, or else
-            numbers from 0.
+            Names of the rows, or the column of X that has them. By default an index of a pandas frame that is not
+            just numbered, a column that was left out because it identifies the rows, or numbers from 0.
         truth : array-like (n,) or str, optional
             Known class of each row, to compare the clusters with, or the column of X that has them.
         images : (height, width), optional
@@ -351,8 +354,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         DataFrame
             Of pandas, polars or Arrow, as the rows were; otherwise of the first of these that is installed. Its columns
             are ``cluster``, ``size``, ``share`` (of the rows), ``membership`` (mean, of the rows in their own cluster),
-            ``features`` that distinguish the cluster from the other rows, the ``typical`` row, and the mean or the most
-            frequent level of the columns in which the clusters differ most.
+            ``features`` that distinguish the cluster from the other rows, the ``typical`` row by its name as in
+            ``report``, and the mean or the most frequent level of the columns in which the clusters differ most.
 
         Examples
         --------

@@ -23,7 +23,6 @@ from coterie.reporting.profile import (
     feature_statistics,
     rank_features,
 )
-from coterie.tables.encoder import MISSING_LEVEL
 from coterie.tables.readers.images import FILE_COLUMN
 from coterie.tables.table import Array, Table, as_integers, as_table, unknown_column
 
@@ -54,7 +53,7 @@ def write_report(
         rows.table,
         title=default if title is None else title,
         source=source,
-        ids=np.array(_row_names(rows)) if ids is None else ids,
+        ids=np.array([_as_text(name) for name in _row_names(shown, rows)]) if ids is None else ids,
         truth=truth,
         images=images,
     )
@@ -83,14 +82,22 @@ def _set_aside(model: BaseClusterer, X: Any, values: Any) -> tuple[Any, Array | 
     return X, as_integers(column)
 
 
-def _row_names(rows: ShownRows) -> list[str]:
-    """Name the rows: by the index of their frame, by their file, or by their number from 0, as Python counts."""
-    names: Sequence[Any] | Array = range(rows.table.n_rows)
-    if rows.index is not None:
-        names = rows.index.tolist()
-    elif FILE_COLUMN in rows.table.extra_columns:
-        names = rows.table.extra_columns[FILE_COLUMN].tolist()
-    return [", ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
+def _row_names(model: BaseClusterer, rows: ShownRows) -> Sequence[Any]:
+    """Name the rows: by their index, a column that identifies them, their file, or numbers from 0 as Python counts."""
+    table, column = rows.table, model.table_.row_names
+    if rows.index is not None and type(rows.index).__name__ != "RangeIndex":
+        names: Sequence[Any] = rows.index.tolist()
+    elif column in table.names:
+        names = as_integers(table.column(table.names.index(column))).tolist()
+    elif FILE_COLUMN in table.extra_columns:
+        names = table.extra_columns[FILE_COLUMN].tolist()
+    else:
+        names = range(table.n_rows) if rows.index is None else rows.index
+    return names
+
+
+def _as_text(name: Any) -> str:
+    return ", ".join(map(str, name)) if isinstance(name, tuple) else str(name)
 
 
 def summarise(model: BaseClusterer, X: Any = None) -> Any:
@@ -106,8 +113,8 @@ def summarise(model: BaseClusterer, X: Any = None) -> Any:
     }
     if statistics is not None:
         columns["features"] = [profile.name for profile in profiles]
-    labels: Any = range(rows.table.n_rows) if rows.index is None else rows.index
-    columns["typical"] = [_as_python(labels[each.typical]) if each.typical >= 0 else None for each in profiles]
+    names = _row_names(shown, rows)
+    columns["typical"] = [names[each.typical] if each.typical >= 0 else None for each in profiles]
     if statistics is not None:
         columns |= _typical_values(data, statistics)
     if data.n_outliers:
@@ -138,7 +145,7 @@ def _typical_values(data: ClusteringData, statistics: FeatureStatistics) -> dict
             levels = [str(data.features[i].level) for i in group]
             means = np.nan_to_num(statistics.means[:, group], nan=-1.0)
             values[f"most frequent {feature.column}"] = [levels[i] for i in means.argmax(axis=1)]
-        elif feature.level != MISSING_LEVEL:
+        elif feature.kind in {"number", "boolean", "date"}:
             means = statistics.means[:, index]
             values[f"mean {feature.name}"] = _to_dates(means) if feature.kind == "date" else means
         if len(values) == _COLUMNS:
@@ -150,10 +157,6 @@ def _to_dates(seconds: NDArray[np.float64]) -> NDArray[np.datetime64]:
     dates = np.where(np.isfinite(seconds), seconds, 0.0).astype(np.int64).astype("datetime64[s]")
     dates[~np.isfinite(seconds)] = np.datetime64("NaT")
     return dates.astype("datetime64[us]")
-
-
-def _as_python(label: Any) -> Any:
-    return label.item() if isinstance(label, np.generic) else label
 
 
 def _with_last(values: Any, last: Any) -> Any:
