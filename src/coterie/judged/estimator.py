@@ -653,6 +653,13 @@ class Coterie(BaseClusterer):
         columns_meaningful = self._columns_meaningful
         if not self.candidates_:
             return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
+        levels, shortlist = self.levels_, self.shortlist
+        if self._scored is None:  # a model that was loaded has the levels that nest, and no other candidates
+
+            def shortlist(at_most: int = 10) -> list[dict[str, Any]]:
+                return sorted(levels, key=lambda level: -float(level["score"]))[:at_most]
+
+            levels = [level for level in levels if level["n_clusters"] in self._levels.numbers]
         return FitDescription(
             encode=self._preparation.encode,
             columns_meaningful=columns_meaningful,
@@ -660,10 +667,10 @@ class Coterie(BaseClusterer):
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,
-                levels=self.levels_,
+                levels=levels,
                 chosen=self.chosen_,
                 runner_up=self.runner_up_,
-                shortlist=self.shortlist,
+                shortlist=shortlist,
                 alternative=self.alternative,
                 low_confidence=LOW_CONFIDENCE,
             ),
