@@ -30,7 +30,7 @@ from coterie.methods import import_object
 from coterie.metrics import adjusted_rand_index, silhouettes
 from coterie.progress import Callback, make_callback
 from coterie.tables.encoder import TableEncoder
-from coterie.tables.table import Table, as_table, image_shape, take_rows
+from coterie.tables.table import Table, as_table, densify, image_shape, take_rows
 from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
 
 if TYPE_CHECKING:
@@ -503,7 +503,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         reset : bool
             Whether the table is one to fit, not to predict.
         """
-        return table
+        return densify(table)
 
     @abstractmethod
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -620,7 +620,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     def _read(self, X: Any, *, reset: bool) -> Table:
         """Return X as a table, after scikit-learn's checks of names and number of columns."""
         _check_is_table(X)
-        table = as_table(X)
+        table = densify(as_table(X))
         if reset:
             self._fitted_rows = ShownRows.from_input(X, table)
         else:
@@ -629,7 +629,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             if reset:
                 self.n_features_in_ = X.n_columns
                 self.feature_names_in_ = np.array(X.names, dtype=object)
-            return X
+            return table
         has_columns = table.named or (isinstance(X, np.ndarray) and table.image is None)
         shaped = X if has_columns else np.empty((0, table.n_columns))
         validate_data(self, shaped, reset=reset, skip_check_array=True)
