@@ -18,6 +18,7 @@ from coterie.tables.table import Table
 SEED = 20_240_917
 OUTLIER = -1
 _DAY = 86_400
+_ROUNDING = 1e-9  # fraction of the standard deviation below which a mean is zero
 PROPORTIONS = frozenset({"category", "boolean"})  # kinds of features whose mean is a proportion
 CYCLE: str = "cycle"  # kind of the features that are the cosine or sine of a part of a date
 _DESCRIBED = frozenset({"number", "date", *PROPORTIONS})  # kinds of features that mean something by themselves
@@ -199,7 +200,8 @@ def format_mean(feature: Feature, mean: float, spread: float) -> str:
         return format_percent(round(mean, 9))
     if feature.kind == "date":
         return format_date(mean, "D" if spread > _DAY else "m")
-    return format_number(mean)
+    # Sums of zeros may differ from zero in their last digit.
+    return format_number(0.0 if abs(mean) < _ROUNDING * spread else mean)
 
 
 def format_cell(table: Table, column: int, row: int) -> str:

@@ -108,6 +108,8 @@
       if (!label.hidden) placed.push({ label, cluster, x: middles[cluster][0] * scale, y: middles[cluster][1] * scale });
     });
     const apart = placed.length ? placed[0].label.offsetHeight + 2 : 0;
+    // Clusters are in the order of their sizes: where there is little room, the largest have a number.
+    placed.splice((box.w * box.h) / (6 * apart ** 2)).forEach(({ label }) => (label.hidden = true));
     for (let round = 0; round < 20; round++) {
       placed.forEach((a, i) =>
         placed.slice(i + 1).forEach((b) => {
@@ -144,6 +146,10 @@
       label.classList.toggle("named", Boolean(free));
       if (free) label.lastElementChild.style.translate = `${free[0]}px ${free[1]}px`;
     });
+  };
+  const makeRoomForTicks = () => {
+    const widths = [...byId("ticks").querySelectorAll(".beside")].map((tick) => tick.offsetWidth);
+    byId("frame").style.marginLeft = `${Math.max(...widths, 32) + 12}px`;
   };
   new ResizeObserver(placeLabels).observe(area);
 
@@ -225,6 +231,7 @@
     });
     dots.forEach((dot, i) => xs[i] !== null && ys[i] !== null && dot.setAttribute("d", `M${xs[i]} ${ys[i]}h0`));
     area.classList.toggle("other", choice > 0 || axes !== null);
+    makeRoomForTicks();
     hideTip();
     show();
   };
@@ -260,13 +267,14 @@
     const own = choice ? null : membership[i];
     return [id[i], String(clusters()[i]), own === null ? "" : String(own)];
   };
+  const inOrder = () => [...selected].sort((a, b) => data.row[a] - data.row[b]);
   const header = () => [noun, "cluster", "membership"];
   const select = (points, keep = false) => {
     if (!keep) selected.clear();
     points.forEach((i) => selected.add(i));
     byId("selected").hidden = selected.size === 0;
     byId("count").textContent = `${count(selected.size, noun)} selected`;
-    const shown = [...selected].slice(0, 20);
+    const shown = inOrder().slice(0, 20);
     const row = (cells, name) => {
       const made = element("tr");
       made.append(...cells.map((cell) => element(name, cell)));
@@ -319,7 +327,7 @@
     const values = (i) => columns.map((column) => (column.kind === "number" ? column.values[i] : raw(column, i)));
     const raw = (column, i) => (column.values[i] === null ? "" : textOf(column, i));
     const lines = [[...header(), ...columns.map((column) => column.full)]];
-    [...selected].sort((a, b) => a - b).forEach((i) => lines.push([...cellsOf(i), ...values(i)]));
+    inOrder().forEach((i) => lines.push([...cellsOf(i), ...values(i)]));
     const link = element("a");
     const text = lines.map((line) => line.map(quote).join(",")).join("\r\n");
     link.href = URL.createObjectURL(new Blob([text, "\r\n"], { type: "text/csv" }));
@@ -432,5 +440,6 @@
 
   byId("tools").hidden = false;
   offerClusters();
+  makeRoomForTicks();
   placeLabels();
 })();

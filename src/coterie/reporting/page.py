@@ -198,7 +198,9 @@ def _evidence(
 
 def _name_on_map(profile: ClusterProfile) -> str:
     """Return a short name of a cluster; an empty one if it has only its number."""
-    return "" if profile.name == f"cluster {profile.number}" else shorten(profile.name, _NAME_ON_MAP)
+    if profile.name == f"cluster {profile.number}":
+        return ""
+    return profile.name if len(profile.name) <= _NAME_ON_MAP else shorten(profile.name.split(", ")[0], _NAME_ON_MAP)
 
 
 def _template() -> jinja2.Template:

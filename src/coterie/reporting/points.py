@@ -35,6 +35,7 @@ def describe_points(
         "x": [round(float(x), 1) for x in map_.points[:, 0]],
         "y": [round(float(y), 1) for y in map_.points[:, 1]],
         "labels": [[round(x, 1), round(y, 1)] if np.isfinite(x) else None for x, y in map_.labels.tolist()],
+        "row": rows.tolist(),
         "cluster": data.labels[rows].tolist(),
         "membership": [round(float(each), 4) if np.isfinite(each) else None for each in membership],
         "id": [shorten(data.ids[row], _LONGEST_ID) for row in rows.tolist()],

@@ -60,8 +60,8 @@ class FeatureStatistics:
     """Statistics of each feature within and between clusters.
 
     `means` (K, D), the means of the `others` (K, D), which are not in a cluster, and `overall` (D,) are in the units of
-    the table, `spread` (D,) is the standard deviation; `effects` (K, D) compare each cluster with all other rows; `explained` (D,) is the fraction of a feature's variance
-    that lies between the clusters.
+    the table, `spread` (D,) is the standard deviation; `effects` (K, D) compare each cluster with all other rows;
+    `explained` (D,) is the fraction of a feature's variance that lies between the clusters.
     """
 
     means: NDArray[np.float64]

@@ -230,7 +230,7 @@ def _project(data: ClusteringData, rows: NDArray[np.int64], *, by_direction: boo
     )
 
 
-def _place_neighbours(data: ClusteringData, x: NDArray[Any], rows: NDArray[np.int64], compared_by: str) -> _Projection:
+def _place_neighbours(data: ClusteringData, x: NDArray[Any], compared_by: str) -> _Projection:
     """Place rows by t-SNE: similar ones near each other. Beyond a sample, a row is among its nearest of the sample."""
     from sklearn.manifold import TSNE  # noqa: PLC0415  (slow to import, and only for such maps)
 
