@@ -184,7 +184,7 @@ def _edges(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
         low, high = float(distinct[0]), float(distinct[-1])
     if low > 0 and distinct[0] > 0 and high / low >= _LOGARITHMIC_FROM:
         return np.geomspace(low, high, _BINS + 1), True
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # two huge values may be too far apart
         edges = np.linspace(low, high, _BINS + 1)
     return (edges, False) if np.isfinite(edges).all() and (np.diff(edges) > 0).all() else (np.array([low, high]), False)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coterie.reporting.data import ClusteringData
-from coterie.reporting.formatting import shorten
+from coterie.reporting.formatting import shorten, visible_text
 from coterie.reporting.projection import HEIGHT, WIDTH, Map
 from coterie.reporting.selection import Alternative
 
@@ -28,7 +28,7 @@ def describe_points(
         "width": WIDTH,
         "height": HEIGHT,
         "noun": data.noun,
-        "names": list(names),
+        "names": [visible_text(name) for name in names],
         "map": map_.name,
         "titles": [map_.x.title, map_.y.title],
         "tip": min(IN_TIP, len(columns)),
@@ -49,7 +49,8 @@ def describe_points(
 def _column(data: ClusteringData, name: str, rows: NDArray[np.int64]) -> dict[str, Any]:
     """Return the values of a column: numbers, dates as seconds since 1970, or texts as positions in a list."""
     values = data.table.column(data.table.names.index(name))[rows]
-    described: dict[str, Any] = {"name": data.short[name], "full": name}
+    described: dict[str, Any] = {"name": visible_text(data.short[name]), "full": name}
+    texts: list[str | None]
     match values.dtype.kind:
         case "M":
             missing = np.isnat(values)

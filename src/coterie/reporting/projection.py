@@ -210,7 +210,7 @@ def _project(data: ClusteringData, rows: NDArray[np.int64], *, by_direction: boo
     is_wide = columns > _MOST_FOR_COMPONENTS and float(ratios.sum()) < _ENOUGH
     if (by_direction or is_wide) and len(data.labels) >= _FEWEST_TSNE_ROWS:
         if by_direction:
-            points /= np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(np.float32).tiny)
         what = "their direction" if by_direction else "all columns" if data.table.image is None else "their pixels"
         return _place_neighbours(data, points, what)
     projected = (together - together.mean(axis=0)) @ axes.T
