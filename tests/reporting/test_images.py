@@ -65,7 +65,7 @@ def test_a_page_of_images() -> None:
     assert all(attributes["title"] == attributes["alt"] for attributes in shown)
     assert points_of(page)["columns"] == []
     assert points_of(page)["noun"] == "image"
-    assert "placed by t-SNE on their pixels" in structure.text
+    assert "placed by t-SNE, which compares pixels" in structure.text
     assert "pixel 0," not in structure.text.replace("'pixel 0,0', 'pixel 4,0', 'pixel 4,7'", "")  # which are constant
 
 

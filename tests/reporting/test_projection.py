@@ -36,7 +36,7 @@ def agreement_with_neighbours(points: NDArray[np.float64], labels: NDArray[np.in
 def test_wide_tables_keep_near_what_is_near() -> None:
     X, y = make_blobs(400, centers=8, n_features=40, cluster_std=3.0, random_state=0)
     found = map_of(as_table(X), y)
-    assert "t-SNE on all columns" in found.explanation
+    assert "t-SNE, which compares all columns" in found.explanation
     assert (found.x.title, found.name) == ("", "similarity (t-SNE)")
     assert agreement_with_neighbours(found.points, y[found.rows]) > 0.97
     assert (found.points >= 0).all()
@@ -58,7 +58,7 @@ def test_embeddings_are_placed_by_direction() -> None:
     X, y = make_blobs(300, centers=5, n_features=8, center_box=(-1, 1), cluster_std=0.1, random_state=1)
     lengths = np.random.default_rng(0).uniform(1, 50, len(X))
     found = map_of(as_table(X * lengths[:, None]), y, columns_meaningful=False)
-    assert "t-SNE on their direction" in found.explanation
+    assert "t-SNE, which compares directions of rows" in found.explanation
     assert agreement_with_neighbours(found.points, y[found.rows]) > 0.95
 
 
@@ -172,5 +172,5 @@ def test_the_default_draws_embeddings_without_torch() -> None:
     table = as_table(X)
     model = Coterie(metric="cosine", effort="fast", random_state=0).fit(table)
     page = render_report(model, table, title="", source="")
-    assert "t-SNE on their direction" in Structure(page).text
+    assert "t-SNE, which compares directions of rows" in Structure(page).text
     assert points_of(page)["columns"] == []

@@ -114,7 +114,7 @@ def test_constant_columns_and_equal_embeddings_still_give_a_map() -> None:
 
 @pytest.mark.parametrize(
     ("n_rows", "n_columns", "text"),
-    [(12, 3, "t-SNE on the embeddings"), (9, 3, "principal components"), (12, 2, "a row at its two values")],
+    [(12, 3, "compares the embeddings"), (9, 3, "principal components"), (12, 2, "a row at its two values")],
 )
 def test_embeddings_place_rows_unless_there_are_few_rows_or_columns(n_rows: int, n_columns: int, text: str) -> None:
     table = as_table(np.arange(float(n_rows * n_columns)).reshape(n_rows, n_columns) ** 2)

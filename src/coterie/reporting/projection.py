@@ -211,7 +211,9 @@ def _project(data: ClusteringData, rows: NDArray[np.int64], *, by_direction: boo
     if (by_direction or is_wide) and len(data.labels) >= _FEWEST_TSNE_ROWS:
         if by_direction:
             points = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-        what = "their direction" if by_direction else "all columns" if data.table.image is None else "their pixels"
+        what = (
+            f"directions of {data.noun}s" if by_direction else "all columns" if data.table.image is None else "pixels"
+        )
         return _place_neighbours(data, points, what)
     projected = (together - together.mean(axis=0)) @ axes.T
     titles = [_component_title(data, axes[i], ratios[i], i + 1) for i in (0, 1)]
@@ -261,8 +263,8 @@ def _place_neighbours(data: ClusteringData, x: NDArray[Any], compared_by: str) -
         points=points,
         prototypes=None,
         titles=("", ""),
-        explanation=f"Each point is one {data.noun}, placed by t-SNE on {compared_by}: similar {data.noun}s are close "
-        "together. Distances between groups, and their sizes, mean little.",
+        explanation=f"Each point is one {data.noun}, placed by t-SNE, which compares {compared_by}: similar "
+        f"{data.noun}s are close together. Distances between groups, and their sizes, mean little.",
         name="similarity (t-SNE)",
         aspect=None,
     )
