@@ -98,6 +98,12 @@ def test_many_levels_are_put_together() -> None:
     assert sum(float(bar[2].strip("%<")) for bar in found.everywhere.bars) == pytest.approx(100)
 
 
+def test_free_text_has_no_distribution() -> None:
+    comments = np.array([f"comment {i}" for i in range(9)] + ["comment 0"], dtype=object)
+    data = data_with(Table(("comment", "x"), (comments, np.arange(10.0))), [0] * 5 + [1] * 5)
+    assert [each.full for each in describe_distributions(data, ["comment", "x"])] == ["x"]
+
+
 def test_outliers_are_in_no_distribution() -> None:
     table = Table(("x", "y"), (np.array([1.0, 2.0, 3.0, 50.0]), np.arange(4.0)))
     model = GivenClusterer().fit_given(table, [0, 0, 1, -1], np.eye(2)[[0, 0, 1, 0]])

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final, TypeAlias, final
 
 import numpy as np
@@ -53,7 +54,13 @@ def describe_distributions(data: ClusteringData, columns: Sequence[str]) -> tupl
     inside = np.flatnonzero(data.inside)
     by_cluster = inside[np.argsort(data.labels[inside], kind="stable")]
     groups = [inside, *np.split(by_cluster, np.cumsum(data.sizes)[:-1])]
-    return tuple(_describe(data, name, groups) for name in columns[:COLUMNS])
+    described = (name for name in columns if not _is_free_text(data.table.column(data.table.names.index(name))))
+    return tuple(_describe(data, name, groups) for name in islice(described, COLUMNS))
+
+
+def _is_free_text(values: NDArray[Any]) -> bool:
+    """Return whether most texts occur once, so that their numbers tell nothing."""
+    return values.dtype.kind == "O" and len(values) > _LEVELS and len(set(values.tolist())) > len(values) / 2
 
 
 def _describe(data: ClusteringData, name: str, groups: Sequence[Rows]) -> Distribution:

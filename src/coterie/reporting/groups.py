@@ -5,7 +5,6 @@ from typing import Final, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, linkage
 
 from coterie.base import Selection
 from coterie.reporting.data import OUTLIER, ClusteringData
@@ -73,6 +72,8 @@ def _coarser_level(selection: Selection | None, n_clusters: int) -> NDArray[np.i
 
 def _branches(data: ClusteringData, *, by_direction: bool) -> NDArray[np.int64]:
     """Cut the tree of the cluster means into branches, about as many as the square root of the clusters."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415  (slow to import, for many clusters only)
+
     inside = np.flatnonzero(data.inside)
     sums = np.zeros((data.n_clusters, data.encoded.shape[1]))
     np.add.at(sums, data.labels[inside], data.encoded[inside])

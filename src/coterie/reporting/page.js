@@ -149,7 +149,7 @@
   };
   const makeRoomForTicks = () => {
     const widths = [...byId("ticks").querySelectorAll(".beside")].map((tick) => tick.offsetWidth);
-    byId("frame").style.marginLeft = `${Math.max(...widths, 32) + 12}px`;
+    byId("frame").style.marginLeft = `${widths.length ? Math.max(...widths, 32) + 12 : 0}px`;
   };
   new ResizeObserver(placeLabels).observe(area);
 

@@ -177,7 +177,9 @@ def _telling_columns(data: ClusteringData, statistics: FeatureStatistics) -> lis
     """Return the columns that differ most between the clusters, and the others after them."""
     best = rank_features(statistics, _RANKED)
     columns = [*(data.features[i].column for i in best), *(feature.column for feature in data.features)]
-    return list(dict.fromkeys(columns))[: max(points.COLUMNS, distributions.COLUMNS)]
+    return [name for name in dict.fromkeys(columns) if name in data.table.names][
+        : max(points.COLUMNS, distributions.COLUMNS)
+    ]
 
 
 def _evidence(
