@@ -93,6 +93,8 @@ class Selection:
     alternative: Callable[[int, Any], npt.NDArray[np.int64]]
     """Returns the labels of the rows of a table by the best candidate with that number of clusters."""
     low_confidence: float = 0.25  # confidence below which the result is little better than a guess
+    agreement: Sequence[float] = ()
+    """Adjusted Rand index of the result with the choice of each subsample, its own included; empty if unknown."""
 
 
 @final

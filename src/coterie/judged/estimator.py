@@ -363,6 +363,7 @@ class Coterie(BaseClusterer):
         # Rows of embeddings are not even tried by columns.
         self._columns_meaningful = best.metric == "euclidean" or len(fits) > 1
         self._reference, self._background = best.samples.reference, best.samples.noise
+        self._agreement: tuple[float, ...] = tuple(best.result.agreement.tolist())
         self.notes_ = (
             *self._describe_pixels(table),
             *self._describe_metric(fits, best),
@@ -693,6 +694,7 @@ class Coterie(BaseClusterer):
                 shortlist=shortlist,
                 alternative=self.alternative,
                 low_confidence=LOW_CONFIDENCE,
+                agreement=vars(self).get("_agreement", ()),  # a model from a file does not know
             ),
         )
 
