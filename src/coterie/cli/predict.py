@@ -64,8 +64,9 @@ def _load_fitted(path: str) -> BaseClusterer:
 def _match_columns(features: Table, encoder: TableEncoder) -> Table:
     """Ignore columns that the model does not know by name; without names, their number must be right."""
     if encoder.named and features.named:
-        known = [i for i, name in enumerate(features.names) if name in encoder.names]
-        others = [name for name in features.names if name not in encoder.names]
+        fitted = set(encoder.names)
+        known = [i for i, name in enumerate(features.names) if name in fitted]
+        others = [name for name in features.names if name not in fitted]
         if not others or not known:
             return features
         note = f"ignored because the model does not use them: {format_list(others)}"
