@@ -1,8 +1,9 @@
 """The registry of methods. Each method declares in its own folder what the command and recipes need to know."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -57,6 +58,7 @@ class Method:
     factory: str | None = None  # builds the estimator from keyword parameters, as ``"module:function"``
     learns_from: tuple[Literal["tables", "images"], ...] = ()  # labelled data on which ``coterie learn`` can train it
     network: str | None = None  # the ``ClusterModel``, as ``"module:Class"``, if the method has a network of its own
+    packages: tuple[str, ...] = ()  # optional packages that the method needs, such as ``TORCH_PACKAGES``
 
     def build_estimator(self, **parameters: Any) -> "BaseClusterer":
         """Build an unfitted estimator; the random state is 0 unless it is given."""
@@ -64,6 +66,10 @@ class Method:
             estimator: BaseClusterer = import_object(self.factory, self._purpose)(**parameters)
             return estimator
         return self.load_estimator()(**{"random_state": 0, **parameters})
+
+    def check_packages(self) -> None:
+        """Raise an error with the line to run if a package that the method needs is not installed; imports none."""
+        require_packages(self.packages, self._purpose)
 
     def load_estimator(self) -> "type[BaseClusterer]":
         """Import the estimator class."""
@@ -105,6 +111,11 @@ def load(path: str | Path) -> "BaseClusterer":
     estimator
         Ready to ``predict``.
     """
+    return get_method(read_card(path)["method"]).load_estimator().load(path)
+
+
+def read_card(path: str | Path) -> Mapping[str, Any]:
+    """Read the card of a model file: its ``method``, which is registered, parameters and everything but the arrays."""
     from coterie.checkpoint import load_checkpoint  # noqa: PLC0415  (imports numpy, which --help does not need)
 
     card: Mapping[str, Any] = load_checkpoint(path)[1]
@@ -114,7 +125,7 @@ def load(path: str | Path) -> "BaseClusterer":
             f"{str(path)!r} holds a model of the unknown method {name!r}; this version knows: "
             f"{', '.join(METHODS)}. Install the version of Coterie that wrote it."
         )
-    return get_method(name).load_estimator().load(path)
+    return card
 
 
 def import_object(target: str, purpose: str) -> Any:
@@ -125,6 +136,22 @@ def import_object(target: str, purpose: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name not in TORCH_PACKAGES:
             raise
-        raise MissingExtraError(
-            f"{purpose} needs {error.name}, which is not installed. Run: pip install 'coterie[torch]'."
-        ) from error
+        raise _missing_package(error.name, purpose) from error
+
+
+def require_packages(packages: Sequence[str], purpose: str) -> None:
+    """Raise the error of ``import_object`` unless these packages are installed; nothing is imported."""
+    for package in packages:
+        if not _is_installed(package):
+            raise _missing_package(package, purpose)
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ImportError:  # an import hook that hides the package
+        return False
+
+
+def _missing_package(package: str, purpose: str) -> MissingExtraError:
+    return MissingExtraError(f"{purpose} needs {package}, which is not installed. Run: pip install 'coterie[torch]'.")

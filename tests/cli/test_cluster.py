@@ -18,10 +18,10 @@ from sklearn.metrics import silhouette_score
 import coterie
 from coterie import DAC, TCC, ClAM, Coterie
 from coterie.base import FitDescription, Selection
-from coterie.cli import cluster as clustering
+from coterie.cli.results import measure_silhouette, score_against
 from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
-from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary, score_against
+from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary
 from coterie.errors import OutputError
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import as_table
@@ -295,17 +295,17 @@ def test_silhouette_is_that_of_scikit_learn_without_outliers(monkeypatch: pytest
     labels = np.arange(20) % 3 - 1
     inside = labels >= 0
     model: Any = SimpleNamespace(labels_=labels, n_clusters_=2, table_=encoder)
-    value, notes = clustering.measure_silhouette(model, table, FitDescription())
+    value, notes = measure_silhouette(model, table, FitDescription())
     assert value == pytest.approx(silhouette_score(encoder.transform(table)[inside], labels[inside]), abs=1e-5)
     assert notes == ()
-    assert clustering.measure_silhouette(model, table, FitDescription(silhouette=0.5)) == (0.5, ())
+    assert measure_silhouette(model, table, FitDescription(silhouette=0.5)) == (0.5, ())
     monkeypatch.setattr(clustering, "_SILHOUETTE_ROWS", 10)
-    value, notes = clustering.measure_silhouette(model, table, FitDescription())
+    value, notes = measure_silhouette(model, table, FitDescription())
     assert -1 < value < 1
     assert notes == ("the silhouette was measured on a random sample of 10 of 20 rows",)
     for n_clusters in (1, 20):
         model.n_clusters_ = n_clusters
-        assert np.isnan(clustering.measure_silhouette(model, table, FitDescription())[0])
+        assert np.isnan(measure_silhouette(model, table, FitDescription())[0])
 
 
 def test_confidence_in_words_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,7 @@
 """DAC: a set transformer that filters out one cluster per pass. Start at estimator.py."""
 
 from coterie.amortized import OPTIONS
-from coterie.methods import Method
+from coterie.methods import TORCH_PACKAGES, Method
 
 METHOD = Method(
     name="dac",
@@ -11,4 +11,5 @@ METHOD = Method(
     takes_n_clusters=False,
     learns_from=("tables",),
     network="coterie.amortized.dac.network:DacModel",
+    packages=TORCH_PACKAGES,
 )

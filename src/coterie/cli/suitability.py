@@ -1,0 +1,4 @@
+"""Stub."""
+
+
+def check_suitable(*a, **k): ...
