@@ -18,9 +18,10 @@ from sklearn.metrics import silhouette_score
 import coterie
 from coterie import DAC, TCC, ClAM, Coterie
 from coterie.base import FitDescription, Selection
-from coterie.cli.results import measure_silhouette, score_against
+from coterie.cli import results
 from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
+from coterie.cli.results import measure_silhouette, score_against
 from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary
 from coterie.errors import OutputError
 from coterie.tables.encoder import TableEncoder
@@ -264,7 +265,11 @@ _COTERIE, _DAC, _TCC = (Coterie, "coterie"), (DAC, "dac"), (TCC, "tcc")
         (_COTERIE, ["--noise", "--allow-single"], {"noise": True, "allow_single": True}),
         ((ClAM, "clam"), ["--scaling", "standard"], {"scaling": "standard"}),
         (_DAC, [], {}),
-        (_DAC, ["-k", "auto", "--scaling", "none", "--weights", "w"], {"scaling": "none", "weights": "w"}),
+        (
+            _DAC,
+            ["-k", "auto", "--scaling", "none", "--weights", "dac-mog2d-v2"],
+            {"scaling": "none", "weights": "dac-mog2d-v2"},
+        ),
         (_TCC, ["-k", "4", "--scaling", "robust"], {"n_clusters": 4, "scaling": "robust"}),
     ],
 )
@@ -299,7 +304,7 @@ def test_silhouette_is_that_of_scikit_learn_without_outliers(monkeypatch: pytest
     assert value == pytest.approx(silhouette_score(encoder.transform(table)[inside], labels[inside]), abs=1e-5)
     assert notes == ()
     assert measure_silhouette(model, table, FitDescription(silhouette=0.5)) == (0.5, ())
-    monkeypatch.setattr(clustering, "_SILHOUETTE_ROWS", 10)
+    monkeypatch.setattr(results, "_SILHOUETTE_ROWS", 10)
     value, notes = measure_silhouette(model, table, FitDescription())
     assert -1 < value < 1
     assert notes == ("the silhouette was measured on a random sample of 10 of 20 rows",)
@@ -428,8 +433,8 @@ def test_clustering_loads_neither_pandas_nor_what_only_reports_need() -> None:
 
 def test_scipy_stats_is_imported_once_it_is_asked_for() -> None:
     script = (
-        "import sys; from coterie.cli import _quick_import\n"
-        "with _quick_import('nothing'):\n"
+        "import sys; from coterie.cli.imports import quick_import\n"
+        "with quick_import('nothing'):\n"
         "    import scipy.stats as postponed\n"
         "    from scipy.stats import rankdata\n"
         "import scipy.stats\n"
