@@ -441,7 +441,8 @@ def _measure_fold(
         )
         card |= {"method": "judge", "model": to_dict(model.config)}
         save_checkpoint(path, to_arrays(model.state_dict()), card, force=True)
-    settings = {"effort": suite["effort"], "judge": str(path)}
+    # Directions, if they are tried too, are judged by the shipped judge of embeddings, which has seen no table.
+    settings = {"effort": suite["effort"], "judge": {getattr(recipe.tasks, "metric", "euclidean"): str(path)}}
     method = Method("coterie", "coterie", settings=settings, package="coterie", scales_columns=True)
     worker = Worker(method)
     try:

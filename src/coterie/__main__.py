@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import typer
 
 from coterie.cli import build_app
-from coterie.errors import ColumnError, CoterieError
+from coterie.errors import CoterieError
 
 _BAD_INPUT = 2
 _INTERRUPTED = 130
@@ -33,8 +33,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         given = sys.argv[1:] if arguments is None else list(arguments)
         code = build_app()(given or ["--help"], prog_name="coterie", standalone_mode=False)
         sys.stdout.flush()
-    except ColumnError as error:
-        return _print_error(f"{error} Use --drop {error.column!r} or --id {error.column!r}.")
     except CoterieError as error:
         return _print_error(str(error))
     except typer.TyperException as error:

@@ -215,7 +215,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         """
         return FitDescription()
 
-    def prepare_table(self, table: Table, callback: Callback | None = None) -> Table:
+    def prepare_table(self, table: Table, callback: Callback | None = None, *, reset: bool = False) -> Table:
         """Return the table that ``fit`` and ``predict`` work on: by default the table itself.
 
         Parameters
@@ -224,6 +224,8 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
             Rows as they were read.
         callback : callable, optional
             Called with a ``coterie.progress.Progress`` as the work proceeds.
+        reset : bool
+            Whether the table is one to fit, not to predict.
         """
         return table
 

@@ -19,14 +19,6 @@ class TableError(InputError):
     """A table cannot be read or encoded."""
 
 
-class ColumnError(TableError):
-    """A column cannot be clustered; ``column`` is its name."""
-
-    def __init__(self, message: str, column: str) -> None:
-        super().__init__(message)
-        self.column = column
-
-
 class ConfigError(InputError):
     """A configuration has an unknown setting or an invalid value."""
 

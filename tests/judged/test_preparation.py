@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.impute import KNNImputer
 
-from coterie.errors import ColumnError, InputError, TableError
+from coterie.errors import InputError, TableError
 from coterie.judged import preparation
 from coterie.judged.estimator import Coterie
 from coterie.judged.preparation import Imputer, Missing, Preparation
+from coterie.judged.views import fit_views
 from coterie.metrics import adjusted_rand_index
 from coterie.reporting.data import collect_data
 from coterie.tables.encoder import TableEncoder
@@ -55,7 +56,7 @@ def test_missing_categories_are_filled_from_similar_rows() -> None:
     prepared = prepare(table)
     decoded = prepared.encoder.inverse_transform(prepared.encode(table))
     names = [feature.name for feature in prepared.encoder.features]
-    assert names == ["age", "income", "plan=basic", "plan=gold", "day"]
+    assert names[:5] == ["age", "income", "plan=basic", "plan=gold", "day"]
     gold = decoded[:, names.index("plan=gold")]
     np.testing.assert_allclose(gold, np.arange(60) % 2, atol=1e-6)
     np.testing.assert_allclose(decoded[:, 2] + decoded[:, 3], 1.0, atol=1e-5)
@@ -86,13 +87,13 @@ def test_values_missing_from_a_discrete_column_become_one_of_its_values() -> Non
     assert row.tolist() == [[0.0, 1.0]]  # the mean is 2
 
 
-def test_columns_of_many_texts_are_left_out_if_there_are_others() -> None:
-    table = Table(("who", "n"), (text_column([f"name {i}" for i in range(60)]), np.arange(60.0)))
+def test_columns_that_cannot_form_clusters_are_left_out() -> None:
+    table = Table(("who", "n"), (text_column([f"name {i}" for i in range(60)]), np.arange(60.0) ** 2))
     prepared = prepare(table)
     assert prepared.columns.names == ("n",)
-    assert prepared.encoder.notes[0] == "left out, since they have over 50 different texts: 'who'"
+    assert prepared.encoder.notes[0] == "left out, since almost every row has another text: 'who'"
     for alone, weights in ((table.select([0]), None), (table, {"n": 0.0})):
-        with pytest.raises(ColumnError, match="60 different texts"):
+        with pytest.raises(TableError, match=r"No column of memory can form clusters.*'who', since almost every row"):
             prepare(alone, column_weights=weights)
 
 
@@ -155,20 +156,21 @@ def test_donors_are_limited_by_number_and_by_cells(monkeypatch: pytest.MonkeyPat
 
 def test_columns_say_which_column_a_feature_was_made_from() -> None:
     columns = prepare(mixed_table(), column_weights={"plan": 0.5}).columns
-    assert columns.names == ("age", "income", "plan", "day")
-    assert columns.group.tolist() == [0, 1, 2, 2, 3]
-    assert columns.category.tolist() == [False, False, True, False]
-    assert columns.weight.tolist() == [1.0, 1.0, 0.5, 1.0]
+    assert columns.names == ("age", "income", "plan", "day", "day: weekday", "day: month")
+    assert columns.group.tolist() == [0, 1, 2, 2, 3, 4, 4, 5, 5]
+    assert columns.category.tolist() == [False, False, True, False, True, True]
+    assert columns.weight.tolist() == [1.0, 1.0, 0.5, 1.0, 1.0, 1.0]
 
 
 def test_indicators_of_missing_values_are_columns_of_their_own_on_request() -> None:
     table = mixed_table()
     prepared = prepare(table, missing="indicator", column_weights={"age": 2.0})
     columns = prepared.columns
-    assert columns.names == ("age", "age is missing", "income", "income is missing", "plan", "day", "day is missing")
-    assert columns.group.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 6]
-    assert columns.category.tolist() == [False, True, False, True, True, False, True]
-    assert columns.weight.tolist() == [2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    dates = ("day", "day: month", "day is missing")
+    assert columns.names == ("age", "age is missing", "income", "income is missing", "plan", *dates)
+    assert columns.group.tolist() == [0, 1, 2, 3, 4, 4, 4, 5, 6, 6, 7]
+    assert columns.category.tolist() == [False, True, False, True, True, False, True, True]
+    assert columns.weight.tolist() == [2.0, 2.0, *[1.0] * 6]
     rows = prepared.transform(table)
     assert np.isfinite(rows).all()
     np.testing.assert_array_equal(rows[:, 1] > 0, np.isnan(table.column(0)))
@@ -223,7 +225,7 @@ def test_models_of_earlier_versions_fill_in_medians() -> None:
     encoder = TableEncoder("standard").fit(table)
     prepared = Preparation.from_arrays(encoder, {})
     np.testing.assert_array_equal(prepared.encode(table), encoder.transform(table))
-    assert prepared.columns.weight.tolist() == [1.0, 1.0, 1.0, 1.0]
+    assert set(prepared.columns.weight.tolist()) == {1.0}
 
 
 @pytest.mark.parametrize("missing", ["ignore", "indicator"])
@@ -246,3 +248,25 @@ def test_a_fit_with_missing_values_can_be_saved_and_reported(missing: Missing, t
         np.testing.assert_array_equal(np.isnan(data.values[:, names.index("plan=gold")]), unknown)
     else:  # a number and its indicator are not two levels
         assert {names.index("age"), names.index("age is missing")} <= data.independent_features
+
+
+def test_latitude_and_longitude_keep_the_scale_of_the_globe() -> None:
+    rng = np.random.default_rng(0)
+    lat, lon = rng.normal(60.0, 0.5, 400), rng.normal(10.0, 4.0, 400)
+    table = Table(("shop_lat", "price", "shop_lon"), (lat, rng.normal(size=400), lon))
+    prepared = prepare(table)
+    assert prepared.columns.in_one_unit == (0, 2)
+    assert prepared.encoder.notes[-1] == (
+        "compared as places on the globe, by latitude and longitude: 'shop_lat', 'shop_lon'"
+    )
+    rows = prepared.transform(table)
+    # At 60 degrees north a degree of longitude is half as long as one of latitude.
+    assert rows[:, 2].std() / rows[:, 0].std() == pytest.approx(0.5 * lon.std() / lat.std(), rel=0.01)
+    reference = fit_views(rows, prepared.columns)[0].transform(rows)
+    assert reference[:, 2].std() / reference[:, 0].std() == pytest.approx(0.5 * lon.std() / lat.std(), rel=0.01)
+
+
+@pytest.mark.parametrize("names", [("lat", "size"), ("latency", "lon"), ("lat", "lon")])
+def test_other_columns_are_no_coordinates(names: tuple[str, str]) -> None:
+    values = np.random.default_rng(0).normal(0.0, 200.0, size=(2, 50))
+    assert prepare(Table(names, (values[0], values[1]))).columns.in_one_unit == ()

@@ -40,7 +40,7 @@ class Fitted:
 def fit(model: BaseClusterer, as_read: Table, display: ProgressDisplay) -> Fitted:
     """Fit the estimator, with its progress on the display."""
     with display.progress("Encoding", "encoding") as callback:
-        features = model.prepare_table(as_read, callback)
+        features = model.prepare_table(as_read, callback, reset=True)
     with display.progress("Clustering", "clustering") as callback:
         model.set_params(callback=callback)
         start = time.perf_counter()
@@ -107,7 +107,7 @@ def summarise(
 def _describe_clusters(fitted: Fitted) -> tuple[str, ...]:
     """Return the distinguishing words or features of each cluster; nothing if columns do not characterise them."""
     model, features, as_read = fitted.model, fitted.features, fitted.as_read
-    if features is not as_read and as_read.image is None:
+    if features is not as_read and as_read.kinds == ("category",):
         from coterie.topics import distinctive_words  # noqa: PLC0415  (slow to import, and for texts only)
 
         words = distinctive_words(as_read.column(0).tolist(), model.labels_)

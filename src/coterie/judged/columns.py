@@ -35,6 +35,7 @@ class Columns:
     names: tuple[str, ...]  # names of the columns
     weight: Float[Floats, " G"]  # factors given by the user
     category: Bool[Flags, " G"]  # whether the column is a category, with one feature for each level
+    in_one_unit: tuple[int, ...] = ()  # features that keep their relative scale: latitude and longitude
 
     @classmethod
     def numbers(cls, count: int) -> Self:
@@ -79,7 +80,7 @@ class Columns:
         group = np.cumsum(joined) - 1
         kept = self.group[joined]
         names = tuple(self.names[column] for column in kept)
-        return Columns(group, names, self.weight[kept], self.category[kept] | indicators[joined])
+        return Columns(group, names, self.weight[kept], self.category[kept] | indicators[joined], self.in_one_unit)
 
     def find_discrete(self, x: Float[Floats, "N D"]) -> Bool[Flags, " G"]:
         """Return which columns are categories, or numbers with few distinct values."""

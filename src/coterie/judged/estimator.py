@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.utils.validation import check_is_fitted
 
-from coterie.base import BaseClusterer, FitDescription, Selection, one_thread, seed_from
+from coterie.base import BaseClusterer, FitDescription, ReportSection, Selection, one_thread, seed_from
 from coterie.encoders import encode_cached, load_encoder
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, expected_accuracy, match_order
@@ -22,9 +22,10 @@ from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
 from coterie.judged.space import Integers, Labels, Singles, Space
+from coterie.judged.texts import COMPONENTS_ALONE, COMPONENTS_BESIDE, TextFeatures
 from coterie.judged.views import CosineView, View
 from coterie.progress import Callback, StageProgress
-from coterie.tables.table import Table, as_table
+from coterie.tables.table import Table, as_table, unknown_column
 from coterie.validation import (
     BOOLEAN,
     NONE,
@@ -57,6 +58,13 @@ def find_repeated_column(space: Space, labels: Labels) -> tuple[int, Integers] |
         if levels.max() > 0 and _mutual_information(levels, labels) >= REPEATED:
             return int(column), levels
     return None
+
+
+def _to_texts(table: Table, name: str) -> list[str | None]:
+    values = table.column(table.names.index(name))
+    if values.dtype.kind != "O":
+        raise InputError(f"The column {name!r}, given by text, holds no texts. Leave it out of text.")
+    return [None if value is None else str(value) for value in values.tolist()]
 
 
 def _mutual_information(levels: Integers, labels: Labels) -> float:
@@ -118,15 +126,18 @@ class Coterie(BaseClusterer):
         Turns texts or images into the embeddings that are clustered: ``"sentence-transformers:NAME"`` or
         ``"timm:NAME"``, a folder of weights, or a function of a list of texts or an array of images; see
         ``coterie.encoders.load_encoder``. X is then a list of texts, or images.
+    text : str, list of str or None
+        Columns of texts to cluster by what they say, beside the other columns: their words become a few numbers per row
+        (TF-IDF and its leading components), or their embeddings do if there is an ``encoder``.
     cache : str or Path, optional
         Folder in which embeddings are kept, so that the same texts or images are encoded once.
     keep_ids : bool
         Whether clusters keep their numbers when ``fit`` is called again with other rows, as far as they are the same.
     n_jobs : int, optional
         Number of threads that generate candidates; -1 for one per processor. The result does not depend on it.
-    weights : str or Path
-        Weights of the judge: a shipped name or a file, which then determines the metric. "auto" is the shipped judge
-        for the metric.
+    weights : str, Path or dict
+        Weights of the judge: a shipped name or a file, which then determines the metric; or one for each metric, by its
+        name. "auto" is the shipped judge for the metric.
     noise : bool
         Whether rows far from all others, or in a sparse background, get the label -1.
 
@@ -172,10 +183,11 @@ class Coterie(BaseClusterer):
         "metric": Choice("auto", "cosine", "euclidean"),
         "column_weights": (InstanceOf(Mapping, "a dict of column names to factors"), NONE),
         "encoder": (PATH, InstanceOf(Callable, "a function"), NONE),
+        "text": (InstanceOf((str, Sequence), "a column name or a list of column names"), NONE),
         "cache": (PATH, NONE),
         "keep_ids": BOOLEAN,
         "n_jobs": (Integer(-1), NONE),
-        "weights": PATH,
+        "weights": (PATH, InstanceOf(Mapping, "a dict of weights by metric")),
         "noise": BOOLEAN,
     }
     renamed_parameters: ClassVar[Mapping[str, str]] = {**BaseClusterer.renamed_parameters, "judge": "weights"}
@@ -198,10 +210,11 @@ class Coterie(BaseClusterer):
         metric: Literal["auto"] | Metric = "auto",
         column_weights: Mapping[str, float] | None = None,
         encoder: str | Path | Callable[[Any], Any] | None = None,
+        text: str | Sequence[str] | None = None,
         cache: str | Path | None = None,
         keep_ids: bool = False,
         n_jobs: int | None = None,
-        weights: str | Path = "auto",
+        weights: str | Path | Mapping[str, str | Path] = "auto",
         noise: bool = False,
         random_state: Any = None,
         verbose: bool = False,
@@ -216,6 +229,7 @@ class Coterie(BaseClusterer):
         self.metric = metric
         self.column_weights = column_weights
         self.encoder = encoder
+        self.text = text
         self.cache = cache
         self.keep_ids = keep_ids
         self.n_jobs = n_jobs
@@ -225,16 +239,20 @@ class Coterie(BaseClusterer):
         self.verbose = verbose
         self.callback = callback
 
-    def prepare_table(self, table: Table, callback: Callback | None = None) -> Table:
-        """Return the embeddings of a table of texts or images, if there is an encoder.
+    def prepare_table(self, table: Table, callback: Callback | None = None, *, reset: bool = False) -> Table:
+        """Return the table with texts or images as numbers, if ``text`` or ``encoder`` asks for that.
 
         Parameters
         ----------
         table : Table
-            One column of texts, or images; embeddings are returned as they are.
+            With columns of texts, or images. Without these, as what this method returned, it is returned as it is.
         callback : callable, optional
             Called with a ``coterie.progress.Progress`` as texts or images are encoded.
+        reset : bool
+            Whether to find anew how texts become numbers, as ``fit`` does.
         """
+        if self.text is not None:
+            return self._prepare_texts(table, callback, reset=reset)
         if self.encoder is None or (table.image is None and set(table.kinds) == {"number"}):
             return table
         if (fitted := vars(self).get("_text_column")) in table.names:
@@ -248,9 +266,47 @@ class Coterie(BaseClusterer):
         else:
             raise InputError(
                 f"The encoder takes one column of texts, or images, but {table.source} has {table.n_columns} columns. "
-                "Choose one column of texts."
+                "Say by text= (--text) which columns hold texts, or choose one column."
             )
         return replace(as_table(self._encode(inputs, callback)), source=table.source, notes=table.notes)
+
+    def _prepare_texts(self, table: Table, callback: Callback | None, *, reset: bool) -> Table:
+        """Replace the columns of texts by numbers; the texts become extra columns."""
+        columns = [self.text] if isinstance(self.text, str) else list(self.text or ())
+        if all(name in table.extra_columns for name in columns):  # done already
+            return table
+        for name in columns:
+            if name not in table.names:
+                raise unknown_column(table, name)
+        others = table.select([i for i, name in enumerate(table.names) if name not in columns])
+        embed = None if self.encoder is None else (lambda texts: self._encode(texts, callback))
+        texts = {name: _to_texts(table, name) for name in columns}
+        if reset:
+            count = COMPONENTS_BESIDE if others.n_columns or len(columns) > 1 else COMPONENTS_ALONE
+            self._texts = tuple(TextFeatures.fit(name, texts[name], count, embed) for name in columns)
+        names, values = list(others.names), [others.column(i) for i in range(others.n_columns)]
+        alone = not names and len(columns) == 1
+        self._text_weights: dict[str, float] = {}
+        given = self.column_weights or {}
+        for fitted in self._texts:
+            components = fitted.transform(texts[fitted.column], embed)
+            if alone:  # directions of equal length are recognised as embeddings
+                components /= np.maximum(np.linalg.norm(components, axis=1, keepdims=True), 1e-12)
+            elif reset:
+                self._text_weights |= fitted.weights(components, given.get(fitted.column, 1.0))
+            names += fitted.names
+            values += list(components.T)
+        extra = {**table.extra_columns, **{name: table.column(table.names.index(name)) for name in columns}}
+        return replace(table, names=tuple(names), columns=tuple(values), block=None, named=True, extra_columns=extra)
+
+    def _given_weights(self) -> dict[str, float]:
+        """Return the weights of columns, those of texts as weights of their components."""
+        given = dict(self.column_weights or {})
+        if self.text is not None:
+            for fitted in self._texts:
+                given.pop(fitted.column, None)
+            given |= self._text_weights
+        return given
 
     def _encode(self, inputs: Any, callback: Callback | None) -> Singles:
         loaded = vars(self).get("_loaded_encoder")  # loading weights takes seconds
@@ -259,6 +315,8 @@ class Coterie(BaseClusterer):
         return encode_cached(loaded[1], inputs, self.cache, callback)
 
     def _read(self, X: Any, *, reset: bool) -> Table:
+        if self.text is not None:
+            return super()._read(self.prepare_table(as_table(X), self._progress(), reset=reset), reset=reset)
         if self.encoder is None:
             return super()._read(X, reset=reset)
         if isinstance(X, Table):
@@ -274,7 +332,7 @@ class Coterie(BaseClusterer):
         stages = StageProgress(self._progress())
         stages.begin("encoding", steps=table.n_rows * table.n_columns / _CELLS_PER_STEP)
         donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self._effort], seed)
-        self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self.column_weights)
+        self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self._given_weights())
         self.table_ = self._preparation.encoder
         encoded = self._preparation.encode(table)
         n_clusters = self._given_n_clusters()
@@ -304,21 +362,24 @@ class Coterie(BaseClusterer):
         weighted = bool((self._preparation.columns.weight != 1.0).any())
         if self.metric != "auto":
             metrics: tuple[Metric, ...] = (self.metric,)
-        elif self.weights != "auto":
+        elif self.weights != "auto" and not isinstance(self.weights, Mapping):
             metrics = (Judge.load(self.weights).metric,)
         elif weighted or n_clusters == 1:  # columns that count differently are compared one by one
             metrics = ("euclidean",)
         else:
-            metrics = ("cosine",) if self.encoder is not None else metrics_to_try(self._preparation, encoded)
+            embedded = self.encoder is not None and self.text is None
+            metrics = ("cosine",) if embedded else metrics_to_try(self._preparation, encoded)
         if metrics == ("cosine",):
             self._check_cosine(weighted=weighted)
         return metrics
 
     def _load_judge(self, metric: Metric) -> Judge:
-        judge = Judge.load(WEIGHTS[metric] if self.weights == "auto" else self.weights)
+        given = self.weights if isinstance(self.weights, Mapping) else {metric: self.weights}
+        path = given.get(metric, "auto")
+        judge = Judge.load(WEIGHTS[metric] if path == "auto" else path)
         if judge.metric != metric:
             raise InputError(
-                f"weights={str(self.weights)!r} are of a judge for metric={judge.metric!r}, but metric={metric!r} was "
+                f"weights={str(path)!r} are of a judge for metric={judge.metric!r}, but metric={metric!r} was "
                 "asked for. Use other weights, or leave out the metric."
             )
         return judge
@@ -602,12 +663,14 @@ class Coterie(BaseClusterer):
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: filled-in rows and scored candidates."""
+        sections = tuple(self._describe_texts(name, texts) for name, texts in self._texts_of(table).items())
         columns_meaningful = self._columns_meaningful
         if not self.candidates_:
             return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
         return FitDescription(
             encode=self._preparation.encode,
             columns_meaningful=columns_meaningful,
+            sections=sections,
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,
@@ -619,6 +682,24 @@ class Coterie(BaseClusterer):
                 low_confidence=LOW_CONFIDENCE,
             ),
         )
+
+    def _texts_of(self, table: Table) -> dict[str, list[str]]:
+        """Return the texts of the columns that ``text`` names, if the table still has them."""
+        columns = [fitted.column for fitted in vars(self).get("_texts", ())]
+        return {
+            name: [text or "" for text in table.extra_columns[name].tolist()]
+            for name in columns
+            if name in table.extra_columns
+        }
+
+    def _describe_texts(self, column: str, texts: list[str]) -> ReportSection:
+        """List the words that distinguish the texts of each cluster."""
+        from coterie.topics import distinctive_words  # noqa: PLC0415  (slow to import, and for texts only)
+
+        words = distinctive_words(texts, self.labels_, 8, stop_words=None)
+        rows = tuple((cluster, ", ".join(words.get(cluster, ()))) for cluster in range(self.n_clusters_))
+        about = "Words that are more frequent in a cluster than elsewhere, the most distinctive first."
+        return ReportSection(f"Words of {column}", (about,), ("cluster", "words"), rows)
 
     def _require_candidates(self) -> ScoredCandidates:
         check_is_fitted(self)
@@ -675,7 +756,11 @@ class Coterie(BaseClusterer):
         arrays |= level_arrays
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
         text_column = vars(self).get("_text_column")
+        texts = vars(self).get("_texts", ()) if self.text is not None else ()
+        for number, fitted in enumerate(texts):
+            arrays |= fitted.to_arrays(number)
         card = {
+            "texts": [{"column": fitted.column, "names": list(fitted.names)} for fitted in texts],
             "text_column": text_column,
             "columns_meaningful": self._columns_meaningful,
             "nested": levels,
@@ -704,6 +789,10 @@ class Coterie(BaseClusterer):
             own = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
             self._reference = View.from_arrays("reference", own)
         self._text_column = card.get("text_column")
+        self._texts = tuple(
+            TextFeatures.from_arrays(each["column"], each["names"], number, arrays)
+            for number, each in enumerate(card.get("texts", []))
+        )
         self._scored = None
         self._order, self._means = arrays["order"], arrays["means"]
         self.cluster_centers_ = self.table_.inverse_transform(self._means)

@@ -1,5 +1,6 @@
 """From a table to the rows that are clustered: encoded columns, missing values filled in, relative scales restored."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,14 +10,17 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Float, Float32, Int
 
-from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers
-from coterie.tables.encoder import MAX_LEVELS, TableEncoder, columns_of_many_texts
-from coterie.tables.table import Table, unknown_column
+from coterie.judged.columns import FEW_VALUES, Columns, Flags, Floats, Integers, prediction_weights
+from coterie.tables.calendar import CycleColumn
+from coterie.tables.encoder import MISSING_LEVEL, TableEncoder
+from coterie.tables.roles import MAX_LEVELS
+from coterie.tables.table import Table, format_list, unknown_column
 from coterie.validation import Number, check_parameter
 
 Singles = npt.NDArray[np.float32]
 Missing: TypeAlias = Literal["ignore", "indicator"]
 
+_TELLING = 0.25  # multiple correlation with the other columns from which a part of a date is used
 _NEIGHBOURS = 5  # donors whose mean fills a gap
 _MAX_DONORS = 1000
 _MAX_DONOR_CELLS = 2**18  # fewer donors if there are many features, since they are saved
@@ -26,6 +30,10 @@ _MEAN_SQUARED_DIFFERENCE = 2.0  # of two random rows in a column of variance one
 _ENCODING: dict[Missing, Literal["keep", "indicate"]] = {"ignore": "keep", "indicator": "indicate"}
 _MAX_LOG_SCALE = 200.0  # beyond, the ratio of two columns' scales makes no difference
 # Multiples of these, within these limits, have sums and products that are exact in 64 bits.
+_COORDINATES = (
+    (re.compile(r"(?:.*[\W_])?(?:lat|latitude|breite|breitengrad|latitud)", re.IGNORECASE), 90.0),
+    (re.compile(r"(?:.*[\W_])?(?:lon|lng|long|longitude|länge|längengrad|longitud)", re.IGNORECASE), 180.0),
+)
 _FINE_GRID = 2.0**-20
 _GRID, _FAR = 2.0**-12, 16.0
 
@@ -50,25 +58,29 @@ class Preparation:
     ) -> Self:
         """Fit to a table; if it has missing values, with donors from a random sample of its rows.
 
-        Columns of weight 0 are left out, and so are columns of many different texts if there are others.
+        Columns of weight 0 are left out, and so are those that cannot form clusters.
         """
         weights = column_weights or {}
         for name, weight in weights.items():
             check_parameter(f"column_weights[{name!r}]", weight, Number(0.0))
             if name not in table.names:
                 raise unknown_column(table, str(name))
-        asked = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
-        many_texts = f"since they have over {MAX_LEVELS} different texts"
-        leave_out = dict.fromkeys(columns_of_many_texts(table), many_texts) | asked
-        if len(leave_out) == table.n_columns:  # the encoder says what is wrong with the texts
-            leave_out = asked
+        leave_out = {name: "as asked for" for name, weight in weights.items() if weight == 0.0}
         encoder = TableEncoder("standard", missing=_ENCODING[missing]).fit(table, leave_out=leave_out)
         encoded = encoder.transform(table)
+        if encoder.cycles and (kept := _telling_cycles(encoder, encoded[sample])) != encoder.cycles:
+            encoder = encoder.with_cycles(kept)
+            encoded = encoder.transform(table)
         n_donors = min(_MAX_DONORS, max(_MIN_DONORS, _MAX_DONOR_CELLS // len(encoder.features)))
         if not np.isnan(encoded).any():  # model files should not hold rows without need
             n_donors = 0
         chosen = sample[np.linspace(0, len(sample) - 1, min(n_donors, len(sample))).astype(np.intp)]
-        return cls(encoder, _find_columns(encoder, weights), encoded[chosen])
+        columns = _find_columns(encoder, weights)
+        if columns.in_one_unit:
+            names = [encoder.features[position].column for position in columns.in_one_unit]
+            note = f"compared as places on the globe, by latitude and longitude: {format_list(names)}"
+            encoder = replace(encoder, notes=(*encoder.notes, note))
+        return cls(encoder, columns, encoded[chosen])
 
     def transform(self, table: Table) -> Float[Floats, "N D"]:
         """Return the rows that are clustered: finite, in the relative scales of the columns."""
@@ -107,22 +119,70 @@ class Preparation:
 
     @cached_property
     def _scales(self) -> Floats:
-        return _relative_scales(self.encoder)
+        scales = _relative_scales(self.encoder)
+        if self.columns.in_one_unit:  # a degree of longitude is shorter away from the equator
+            latitude, longitude = self.columns.in_one_unit
+            mean = self.encoder.numbers.centres[self.encoder.number_index(latitude)]
+            scales[longitude] *= np.cos(np.radians(mean))
+        return scales
+
+
+def _telling_cycles(encoder: TableEncoder, encoded: Float32[Singles, "N D"]) -> tuple[CycleColumn, ...]:
+    """Return the parts of dates that other columns say something about; the others would be noise."""
+    columns = _find_columns(encoder, {})
+    z = np.where(np.isnan(encoded), 0.0, encoded.astype(np.float64))
+    discrete = columns.find_discrete(z)
+    weights = dict(zip(columns.names, prediction_weights(z, columns, discrete), strict=True))
+    return tuple(
+        cycle
+        for cycle in encoder.cycles
+        if weights[f"{encoder.names[cycle.position]}: {cycle.part}"] >= _TELLING
+        or not any(number == cycle.position for number in encoder.numbers.positions)
+    )
 
 
 def _find_columns(encoder: TableEncoder, weights: Mapping[str, float]) -> Columns:
-    """Return the columns behind the features of an encoder; an indicator of missing values is a column of its own."""
+    """Return the columns behind the features of an encoder.
+
+    An indicator of missing values is a column of its own, and so is a part of a date.
+    """
     numbers = {encoder.names[position] for position in encoder.indicators.positions}
-    named: dict[tuple[str, bool], str] = {}  # by the column, and whether it is its indicator
+    named: dict[tuple[str, str | None], str] = {}  # by the column, and the part of its date or whether it is missing
     group, weight, category = [], [], []
     for feature in encoder.features:
-        key = feature.column, feature.level is not None and feature.column in numbers
+        is_indicator = feature.level == MISSING_LEVEL and feature.column in numbers
+        key = feature.column, MISSING_LEVEL if is_indicator else feature.part
         if key not in named:
-            named[key] = feature.name if key[1] else feature.column
+            named[key] = {MISSING_LEVEL: feature.name, None: feature.column}.get(key[1], f"{key[0]}: {key[1]}")
             weight.append(weights.get(feature.column, 1.0))
-            category.append(feature.kind == "category")
+            category.append(feature.kind in {"category", "cycle"})
         group.append(len(named) - 1)
-    return Columns(np.array(group), tuple(named.values()), np.array(weight, dtype=np.float64), np.array(category))
+    return Columns(
+        np.array(group),
+        tuple(named.values()),
+        np.array(weight, dtype=np.float64),
+        np.array(category),
+        _find_coordinates(encoder),
+    )
+
+
+def _find_coordinates(encoder: TableEncoder) -> tuple[int, ...]:
+    """Return the positions of the features that are latitude and longitude; none if there is no such pair."""
+    found = []
+    for form, largest in _COORDINATES:
+        named = [
+            position
+            for position, feature in enumerate(encoder.features)
+            if feature.kind == "number" and form.fullmatch(feature.column)
+        ]
+        if len(named) != 1:
+            return ()
+        index = encoder.number_index(named[0])
+        numbers = encoder.numbers
+        if not numbers.lowest or max(-numbers.lowest[index], numbers.highest[index]) > largest:
+            return ()
+        found.append(named[0])
+    return tuple(found)
 
 
 def _relative_scales(table: TableEncoder) -> Floats:
@@ -130,7 +190,7 @@ def _relative_scales(table: TableEncoder) -> Floats:
     numbers = np.log(table.numbers.scales)  # a quotient of huge and tiny scales would overflow
     usual = float(np.median(numbers)) if numbers.size else 0.0
     scales = iter(numbers.tolist())
-    units = [usual if feature.kind == "category" else next(scales) for feature in table.features]
+    units = [usual if feature.kind in {"category", "cycle"} else next(scales) for feature in table.features]
     return np.exp(np.clip(np.array(units) - usual, -_MAX_LOG_SCALE, _MAX_LOG_SCALE))
 
 

@@ -188,13 +188,15 @@ def _linear_view(name: str, centre: Floats, scale: Floats, limit: float) -> View
 
 
 def _scales(x: Floats, summary: NumberSummary, columns: Columns) -> Floats:
-    """Return the scale of each feature: all features of a category together have variance one."""
+    """Return the scale of each feature: all features of a category together have variance one, two in one unit two."""
     scale = np.where(summary.constant, np.inf, summary.scale)
     if (category := columns.category[columns.group]).any():
         largest = float(np.abs(x[:, category]).max()) or 1.0  # first, since the squares of huge numbers overflow
         variances = np.zeros(x.shape[1])
         variances[category] = (x[:, category] / largest).var(axis=0)
         scale[category] = largest * columns.scales(variances)[category]
+    if columns.in_one_unit:
+        scale[list(columns.in_one_unit)] = np.sqrt(np.mean(scale[list(columns.in_one_unit)] ** 2))
     return scale
 
 

@@ -2,9 +2,7 @@
 
 import json
 import math
-import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
@@ -14,7 +12,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias, final, get_args
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import ColumnError, InputError, TableError
+from coterie.errors import InputError, TableError
+from coterie.tables.calendar import AXES, CycleColumn, Part, find_cycles, is_time_of_day
+from coterie.tables.roles import (
+    MAX_LEVELS,
+    OTHER_LEVEL,
+    choose_row_names,
+    count_texts,
+    describe_levels,
+    describe_unusable,
+    find_unusable,
+)
 from coterie.tables.table import Array, ColumnKind, Table, format_list
 from coterie.validation import Choice, check_parameter
 
@@ -25,7 +33,6 @@ Scaling: TypeAlias = Literal["robust", "standard", "none"]
 Missing: TypeAlias = Literal["fill", "keep", "indicate"]
 
 MISSING_LEVEL = "(missing)"
-MAX_LEVELS = 50
 FAR = 5.0  # robust scaling compresses values that are more than this many deviations from the centre
 _SCALING, _MISSING = Choice(*get_args(Scaling)), Choice(*get_args(Missing))
 _LARGEST = 1e15  # the squares of encoded values must be finite in float32
@@ -34,19 +41,18 @@ _WINSORISED_FRACTION = 100
 _MIN_ROWS_TO_WINSORISE = 10
 _CONSTANT = 10 * np.finfo(np.float64).eps
 _MAX_LINES = 10
-_MIN_ROWS_OF_IDS = 10
-_ID_NAME = re.compile(r"(?i:(?:^|[\W_])(?:id|index|idx|nr|no|number|row|key)$|^unnamed: 0$|^column_1$)|[a-z](?:Id|ID)$")
 
 
 @final
 @dataclass(frozen=True)
 class Feature:
-    """One column of the encoded matrix: an input column, or one level of a category."""
+    """One column of the encoded matrix: an input column, one level of a category, or a part of a date."""
 
     name: str
     column: str
-    kind: ColumnKind
-    level: str | None = None
+    kind: ColumnKind | Literal["cycle"]  # "cycle": cosine or sine of a part of a date
+    level: str | None = None  # level of a category; "cos" or "sin" of a part of a date
+    part: Part | None = None  # part of a date
 
 
 @final
@@ -59,6 +65,8 @@ class NumberColumns:
     centres: tuple[float, ...] = ()
     scales: tuple[float, ...] = ()
     fills: tuple[float, ...] = ()
+    lowest: tuple[float, ...] = ()  # smallest and largest value of `fit`
+    highest: tuple[float, ...] = ()
 
 
 @final
@@ -86,12 +94,16 @@ class CategoryColumn:
         return set(self.levels) <= {None}
 
     def encode(self, column: Array, missing: float) -> npt.NDArray[np.float32]:
-        """Return (indicator - offset) / scale per level, zeros for unknown levels, `missing` if that is no level."""
+        """Return (indicator - offset) / scale per level; `missing` if that is no level.
+
+        Unknown levels are the level of all others if there is one, and zeros if not.
+        """
         n_levels = len(self.levels)
         known = (np.eye(n_levels) - np.array(self.offsets)) / self.scale
         rows = np.vstack([known, np.full(n_levels, missing), np.zeros(n_levels)]).astype(np.float32)
         code = {None: n_levels} | {level: i for i, level in enumerate(self.levels)}
-        codes = np.fromiter((code.get(text, -1) for text in _to_texts(column)), dtype=np.intp, count=len(column))
+        other = code.get(OTHER_LEVEL, -1)
+        codes = np.fromiter((code.get(text, other) for text in _to_texts(column)), dtype=np.intp, count=len(column))
         return rows[codes]
 
 
@@ -113,8 +125,10 @@ class TableEncoder:
 
     Notes
     -----
-    A category becomes one feature per level; together these have the variance of one standardised column. Booleans
-    become 0 and 1, dates seconds since 1970. Constant columns are left out, unless all are constant.
+    A category becomes one feature per level; together these have the variance of one standardised column. Of more than
+    50 levels, the rarest become one. Booleans become 0 and 1. Dates become seconds since 1970, and hour, weekday and
+    month, if they vary, points on a circle. Columns that cannot form clusters are left out, such as ids and names (see
+    ``coterie.tables.roles.find_unusable``), and so are constant ones, unless all are constant.
 
     The encoder is immutable: `fit` returns a fitted one.
 
@@ -137,6 +151,8 @@ class TableEncoder:
     notes: tuple[str, ...] = ()
     missing: Missing = "fill"
     indicators: NumberColumns = NumberColumns()  # of missing values: 1 where the column at this position has none
+    cycles: tuple[CycleColumn, ...] = ()
+    row_names: str | None = None  # a column that is left out and names the rows
 
     def __post_init__(self) -> None:
         check_parameter("scaling", self.scaling, _SCALING)
@@ -144,18 +160,31 @@ class TableEncoder:
 
     def fit(self, table: Table, *, leave_out: Mapping[str, str] | None = None) -> "TableEncoder":
         """Return an encoder fitted to the columns of this table, except those to leave out, each with the reason."""
-        leave_out = leave_out or {}
+        unusable = find_unusable(table)
+        asked, leave_out = leave_out or {}, {**describe_unusable(unusable), **(leave_out or {})}
         kinds, unscaled = table.kinds, self.scaling == "none"
         used = [i for i, name in enumerate(table.names) if name not in leave_out]
         if not used:
-            raise TableError(f"All columns of {table.source} are left out. Leave fewer out.")
+            if len(asked) == table.n_columns:
+                raise TableError(f"All columns of {table.source} are left out. Leave fewer out.")
+            reasons = "; ".join(f"{name!r}, {reason}" for name, reason in list(leave_out.items())[:_MAX_LINES])
+            raise TableError(
+                f"No column of {table.source} can form clusters. Left out: {reasons}. Add columns of numbers, "
+                "categories or dates, or say by text= (--text) which column holds texts to cluster by what they say."
+            )
         positions = [i for i in used if kinds[i] != "category"]
         winsorised = np.array([self.scaling == "robust" and kinds[i] == "number" for i in positions], dtype=np.bool_)
         summary = summarise(_select_numbers(table, positions), winsorised)
         categories = [
-            _fit_category(table.column(i), i, table.names[i], scaled=not unscaled, with_missing=self.missing != "keep")
+            _fit_category(table.column(i), i, scaled=not unscaled, with_missing=self.missing != "keep")
             for i in used
             if kinds[i] == "category"
+        ]
+        cycles = [
+            CycleColumn.fit(table.column(i), i, part, scaled=not unscaled)
+            for i in positions
+            if kinds[i] == "date"
+            for part in find_cycles(table.column(i))
         ]
         indicators = NumberColumns()
         if self.missing == "indicate":
@@ -165,9 +194,12 @@ class TableEncoder:
             or any(not category.is_constant for category in categories)
             or bool(indicators.positions)
         )
-        kept_numbers = np.flatnonzero((summary.present > 0) & ~(summary.constant & varied))
+        # Of times without a day, the hour says all.
+        replaced = {cycle.position for cycle in cycles if is_time_of_day(table.column(cycle.position))}
+        as_numbers = np.array([position not in replaced for position in positions], dtype=np.bool_)
+        kept_numbers = np.flatnonzero((summary.present > 0) & ~(summary.constant & varied) & as_numbers)
         kept_categories = [c for c in categories if not c.is_missing and not (c.is_constant and varied)]
-        if not len(kept_numbers) and not kept_categories and not indicators.positions:
+        if not (len(kept_numbers) or kept_categories or indicators.positions or cycles):
             raise TableError(f"Every value of every column is missing in {table.source}. There is nothing to cluster.")
         if unscaled:
             _check_size(summary.largest.max(initial=0.0))
@@ -177,6 +209,8 @@ class TableEncoder:
             centres=tuple([0.0] * len(kept_numbers) if unscaled else summary.centre[kept_numbers].tolist()),
             scales=tuple([1.0] * len(kept_numbers) if unscaled else summary.scale[kept_numbers].tolist()),
             fills=tuple(summary.median[kept_numbers].tolist()),
+            lowest=tuple(summary.lowest[kept_numbers].tolist()),
+            highest=tuple(summary.highest[kept_numbers].tolist()),
         )
         fitted = replace(
             self,
@@ -185,12 +219,20 @@ class TableEncoder:
             numbers=numbers,
             categories=tuple(kept_categories),
             indicators=indicators,
+            cycles=tuple(cycles),
+            row_names=choose_row_names(unusable),
         )
         notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
         for reason in dict.fromkeys(leave_out.values()):
             left_out = [name for name in table.names if leave_out.get(name) == reason]
             notes = chain([f"left out, {reason}: {format_list(left_out)}"], notes)
-        return replace(fitted, notes=tuple(notes))
+        return replace(fitted, notes=(*notes, *_describe_cycles(table.names, cycles)))
+
+    def with_cycles(self, cycles: tuple[CycleColumn, ...]) -> "TableEncoder":
+        """Return this encoder with only some of its parts of dates."""
+        before = set(_describe_cycles(self.names, self.cycles))
+        notes = (note for note in self.notes if note not in before)
+        return replace(self, cycles=cycles, notes=(*notes, *_describe_cycles(self.names, cycles)))
 
     def transform(self, table: Table) -> npt.NDArray[np.float32]:
         """Encode rows as a float32 matrix (n, D), finite unless missing values are kept; unseen levels become zeros."""
@@ -217,9 +259,11 @@ class TableEncoder:
                 else:  # rows that come after `fit` may be arbitrarily far away
                     z = np.clip(z, -_LARGEST, _LARGEST)
                 encoded[start : start + step, self._number_slots] = z
+        gap = 0.0 if self.missing == "fill" else np.nan
         for category, slots in self._category_slots:
-            gap = 0.0 if self.missing == "fill" else np.nan
             encoded[:, slots] = category.encode(table.column(category.position), gap)
+        for cycle, slots in self._cycle_slots:
+            encoded[:, slots] = cycle.encode(table.column(cycle.position), gap)
         for position, share, deviation, slot in self._indicator_slots:
             encoded[:, slot] = (~np.isfinite(_to_floats(table.column(position))) - share) / deviation
         return encoded
@@ -236,6 +280,8 @@ class TableEncoder:
             decoded[:, slots] = expanded * self.numbers.scales + self.numbers.centres
         for category, levels in self._category_slots:
             decoded[:, levels] = np.clip(Z[:, levels] * category.scale + category.offsets, 0.0, 1.0)
+        for cycle, both in self._cycle_slots:
+            decoded[:, both] = np.clip(Z[:, both] * cycle.scale + cycle.centre, -1.0, 1.0)
         for _, share, deviation, slot in self._indicator_slots:
             decoded[:, slot] = np.clip(Z[:, slot] * deviation + share, 0.0, 1.0)
         return decoded
@@ -266,6 +312,10 @@ class TableEncoder:
         by_position: dict[int, list[Feature]] = {}
         for position, kind in zip(self.numbers.positions, self.numbers.kinds, strict=True):
             by_position[position] = [Feature(self.names[position], self.names[position], kind)]
+        for cycle in self.cycles:
+            column = self.names[cycle.position]
+            both = [Feature(f"{column}: {cycle.part} ({axis})", column, "cycle", axis, cycle.part) for axis in AXES]
+            by_position.setdefault(cycle.position, []).extend(both)
         for position in self.indicators.positions:
             column = self.names[position]
             indicator = Feature(f"{column} is missing", column, "category", MISSING_LEVEL)
@@ -276,6 +326,21 @@ class TableEncoder:
             by_position[category.position] = [Feature(f"{column}={x}", column, "category", x) for x in levels]
         return tuple(feature for position in sorted(by_position) for feature in by_position[position])
 
+    @cached_property
+    def used_kinds(self) -> dict[int, ColumnKind]:
+        """Kinds of the columns that are encoded, by position."""
+        kinds: dict[int, ColumnKind] = dict(zip(self.numbers.positions, self.numbers.kinds, strict=True))
+        kinds |= dict.fromkeys((category.position for category in self.categories), "category")
+        kinds |= dict.fromkeys((cycle.position for cycle in self.cycles), "date")
+        for position in self.indicators.positions:
+            kinds.setdefault(position, "number")
+        return kinds
+
+    @property
+    def used_positions(self) -> list[int]:
+        """Positions of the columns that are encoded."""
+        return sorted(self.used_kinds)
+
     def to_card(self) -> dict[str, Any]:
         """Return the encoder as JSON values."""
         card: dict[str, Any] = json.loads(json.dumps(asdict(self)))
@@ -285,12 +350,14 @@ class TableEncoder:
     def from_card(card: Mapping[str, Any]) -> "TableEncoder":
         """Return the encoder that `to_card` wrote."""
         expected = {field.name for field in fields(TableEncoder)}
-        if not expected - {"missing", "indicators"} <= set(card) <= expected:  # version 0.2 did not have these two
+        # Former versions did not have these.
+        if not expected - {"missing", "indicators", "cycles", "row_names"} <= set(card) <= expected:
             raise InputError(f"The card of the encoder has the keys {sorted(card)}; expected {sorted(expected)}.")
         columns = {
             "numbers": NumberColumns(**_with_tuples(card["numbers"])),
             "categories": [CategoryColumn(**_with_tuples(item)) for item in card["categories"]],
             "indicators": NumberColumns(**_with_tuples(card.get("indicators", {}))),
+            "cycles": [CycleColumn(**_with_tuples(item)) for item in card.get("cycles", [])],
         }
         return TableEncoder(**_with_tuples({**card, **columns}))
 
@@ -301,22 +368,43 @@ class TableEncoder:
     @cached_property
     def _number_slots(self) -> npt.NDArray[np.intp] | slice:
         """Positions of the number columns in the encoded matrix; for speed a slice if there are no others."""
-        if not self.categories and not self.indicators.positions:
+        if not self.categories and not self.indicators.positions and not self.cycles:
             return slice(None)
-        return np.flatnonzero([feature.kind != "category" for feature in self.features])
+        return np.flatnonzero([feature.kind not in {"category", "cycle"} for feature in self.features])
+
+    def number_index(self, position: int) -> int:
+        """Return which of the number columns a column of the encoded matrix is."""
+        return [i for i, feature in enumerate(self.features) if feature.kind not in {"category", "cycle"}].index(
+            position
+        )
+
+    @cached_property
+    def _first_slots(self) -> dict[tuple[str, str | None], int]:
+        """The position in the encoded matrix of the first feature of each column and kind of feature."""
+        slots: dict[tuple[str, str | None], int] = {}
+        indicators = {self.names[position] for position in self.indicators.positions}
+        for slot, feature in enumerate(self.features):
+            is_indicator = feature.level == MISSING_LEVEL and feature.column in indicators
+            slots.setdefault((feature.column, MISSING_LEVEL if is_indicator else feature.part), slot)
+        return slots
 
     @cached_property
     def _category_slots(self) -> list[tuple[CategoryColumn, slice]]:
         """The categories and their positions in the encoded matrix."""
-        columns = [feature.column for feature in self.features]
-        starts = [columns.index(self.names[category.position]) for category in self.categories]
+        starts = [self._first_slots[self.names[category.position], None] for category in self.categories]
         return [(c, slice(start, start + len(c.levels))) for c, start in zip(self.categories, starts, strict=True)]
+
+    @cached_property
+    def _cycle_slots(self) -> list[tuple[CycleColumn, slice]]:
+        """The parts of dates and their positions in the encoded matrix."""
+        starts = [self._first_slots[self.names[cycle.position], cycle.part] for cycle in self.cycles]
+        return [(c, slice(start, start + len(AXES))) for c, start in zip(self.cycles, starts, strict=True)]
 
     @cached_property
     def _indicator_slots(self) -> list[tuple[int, float, float, int]]:
         """The position in the table, centre, scale and position in the encoded matrix of each indicator."""
-        indicators, columns = self.indicators, [(feature.column, feature.level) for feature in self.features]
-        slots = [columns.index((self.names[position], MISSING_LEVEL)) for position in indicators.positions]
+        indicators = self.indicators
+        slots = [self._first_slots[self.names[position], MISSING_LEVEL] for position in indicators.positions]
         return list(zip(indicators.positions, indicators.centres, indicators.scales, slots, strict=True))
 
     def _match_columns(self, table: Table) -> Table:
@@ -408,19 +496,19 @@ def _fit_indicators(positions: Sequence[int], shares: Floats, *, scaled: bool) -
     )
 
 
-def _fit_category(column: Array, position: int, name: str, *, scaled: bool, with_missing: bool) -> CategoryColumn:
-    counts = Counter(column.tolist())
-    if not with_missing:
-        del counts[None]
-    texts = sorted(level for level in counts if level is not None)
-    if len(texts) > MAX_LEVELS:
-        raise ColumnError(
-            f"Column {name!r} has {len(texts)} different texts in {len(column)} rows, but a category can have at most "
-            f"{MAX_LEVELS}. Leave it out, or replace rare texts by one.",
-            column=name,
-        )
-    levels = (*texts, None) if None in counts else tuple(texts)
-    shares = tuple(counts[level] / counts.total() for level in levels)
+def _fit_category(column: Array, position: int, *, scaled: bool, with_missing: bool) -> CategoryColumn:
+    counts: dict[str | None, int] = dict(count_texts(column).items())
+    if len(counts) > MAX_LEVELS:
+        frequent = sorted(counts.items(), key=lambda item: (-item[1], str(item[0])))[: MAX_LEVELS - 1]
+        rest = sum(counts.values()) - sum(count for _, count in frequent)
+        counts = dict(frequent)
+        counts[OTHER_LEVEL] = counts.get(OTHER_LEVEL, 0) + rest
+    levels: tuple[str | None, ...] = tuple(sorted(map(str, counts)))
+    n_missing = len(column) - sum(counts.values())
+    if with_missing and n_missing:
+        counts[None], levels = n_missing, (*levels, None)
+    total = max(1, sum(counts.values()))
+    shares = tuple(counts[level] / total for level in levels)
     variance = sum(share * (1 - share) for share in shares)
     return CategoryColumn(
         position=position,
@@ -429,12 +517,6 @@ def _fit_category(column: Array, position: int, name: str, *, scaled: bool, with
         offsets=shares if scaled else (0.0,) * len(shares),
         scale=float(np.sqrt(variance)) if scaled and variance > 0 else 1.0,
     )
-
-
-def columns_of_many_texts(table: Table) -> list[str]:
-    """Return the names of the text columns that have too many different texts for a category."""
-    texts = (i for i, kind in enumerate(table.kinds) if kind == "category")
-    return [table.names[i] for i in texts if len({*table.column(i).tolist()} - {None}) > MAX_LEVELS]
 
 
 class NumberSummary(NamedTuple):
@@ -447,6 +529,8 @@ class NumberSummary(NamedTuple):
     scale: Floats
     far: Counts
     largest: Floats
+    lowest: Floats
+    highest: Floats
 
 
 def summarise(block: npt.NDArray[Any], winsorised: Flags) -> NumberSummary:
@@ -480,7 +564,7 @@ def _summarise_batch(block: npt.NDArray[Any], winsorised: Flags) -> tuple[npt.ND
     largest = np.maximum(np.abs(ordered[:, 0]), np.abs(ordered[row, count - 1]))
     unit = np.ldexp(1.0, np.clip(np.frexp(largest)[1] - 1, -1000, 1000))
     ordered /= unit[:, None]
-    lowest, highest = ordered[:, 0], ordered[row, count - 1]
+    lowest, highest = ordered[:, 0].copy(), ordered[row, count - 1]
     constant = highest - lowest <= _CONSTANT * np.maximum(np.abs(lowest), np.abs(highest))
     median = 0.5 * (ordered[row, (count - 1) // 2] + ordered[row, count // 2])
 
@@ -499,7 +583,8 @@ def _summarise_batch(block: npt.NDArray[Any], winsorised: Flags) -> tuple[npt.ND
         far[reaches_far] = (distance > FAR * spread[reaches_far, None]).sum(axis=1)
     scale = spread * unit
     scale = np.where(constant | (scale < 4 * np.finfo(np.float64).tiny), 1.0, scale)
-    return present, constant, median * unit, np.where(constant, median, centre) * unit, scale, far, largest
+    centre = np.where(constant, median, centre) * unit
+    return present, constant, median * unit, centre, scale, far, largest, lowest * unit, highest * unit
 
 
 def _mean_and_deviation(ordered: Floats, count: Counts) -> tuple[Floats, Floats]:
@@ -547,13 +632,11 @@ def _describe_columns(
         shown = ", ".join(f"{names[i]!r} {summary.far[i]}" for i in far[:_MAX_LINES])
         if len(rest := far[_MAX_LINES:]):
             shown += f", and {len(rest)} more columns {summary.far[rest].sum()}"
-        yield f"extreme values compressed (count per column): {shown}"
+        yield f"extreme values pulled in (count per column): {shown}"
     if dates := [table.names[i] for i in positions if table.kinds[i] == "date"]:
-        yield f"dates, converted to seconds since 1970: {format_list(dates)}"
-    if table.n_rows >= _MIN_ROWS_OF_IDS:
-        yield from _describe_ids(
-            table, [position for i, position in enumerate(positions) if summary.present[i] == table.n_rows], categories
-        )
+        yield f"treated as dates: {format_list(dates)}"
+    if many := [table.names[c.position] for c in categories if OTHER_LEVEL in c.levels and len(c.levels) >= MAX_LEVELS]:
+        yield describe_levels(many)
 
 
 def _describe_missing(
@@ -600,13 +683,11 @@ def _format_value(value: float, kind: ColumnKind) -> str:
     return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00").replace("T", " ")
 
 
-def _describe_ids(table: Table, complete: Sequence[int], categories: Sequence[CategoryColumn]) -> Iterator[str]:
-    """Yield a line for each column that looks like row ids."""
-    for position in complete:
-        name, column = table.names[position], table.column(position)
-        if _ID_NAME.search(name) and column.dtype.kind in "iuf" and (column[1:] - column[:-1] == 1).all():
-            yield f"column {name!r} only numbers the rows; leave it out unless their order matters"
-    for category in categories:
-        if len(category.levels) == table.n_rows:
-            name = table.names[category.position]
-            yield f"column {name!r} has a different text in every row; leave it out, since it cannot form clusters"
+def _describe_cycles(names: Sequence[str], cycles: Sequence[CycleColumn]) -> Iterator[str]:
+    """Yield a line for each date column of which parts are features."""
+    parts: dict[str, list[str]] = {}
+    for cycle in cycles:
+        parts.setdefault(names[cycle.position], []).append(cycle.part)
+    for name, own in parts.items():
+        listed = " and ".join([", ".join(own[:-1]), own[-1]] if own[1:] else own)
+        yield f"column {name!r}: rows are also compared by {listed}"

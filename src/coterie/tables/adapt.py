@@ -1,0 +1,161 @@
+"""Tables that differ from the one that a model was fitted on: what is not there, or unreadable, counts as missing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from coterie.errors import TableError
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Array, Table, format_list, text_column
+
+_FAR: Final = 0.5  # ranges beyond the range of the fit from which a value is far outside
+_MAX_LINES: Final = 10
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class AdaptedTable:
+    """A table with the columns of a fit, and what was done to it."""
+
+    table: Table
+    notes: tuple[str, ...]  # one sentence each, without those that the table itself has
+    changed: tuple[str, ...]  # the notes on columns that are missing or cannot be read
+    missing: float  # fraction of the columns that the model uses which are missing
+
+
+def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
+    """Return a table that the encoder can transform.
+
+    Columns are matched by name if both have names; other columns are ignored. Columns that are missing, and cells that
+    cannot be read as what the column was in the fit, become missing values.
+
+    Examples
+    --------
+    >>> from coterie.tables.table import as_table
+    >>> encoder = TableEncoder().fit(Table(("age", "size"), (np.array([20.0, 60.0]), np.array([1.0, 2.0]))))
+    >>> adapted = adapt_table(encoder, Table(("age",), (text_column(["30", "old"]),)))
+    >>> adapted.table.names, adapted.missing
+    (('age', 'size'), 0.5)
+    >>> adapted.notes[1]
+    "column 'age': 1 of 2 values is no number and counts as missing: 'old'"
+    """
+    notes, changed = [], []
+    needed = encoder.used_positions
+    if encoder.named and table.named:
+        position = {name: i for i, name in enumerate(table.names)}
+        absent = [encoder.names[i] for i in needed if encoder.names[i] not in position]
+        if len(absent) == len(needed):
+            raise TableError(
+                f"{table.source} has none of the columns that the model was fitted on: {format_list(absent)}. It has "
+                f"{format_list(table.names)}. Give it a table with the same columns."
+            )
+        known = set(encoder.names)
+        if others := [name for name in table.names if name not in known]:
+            notes.append(f"ignored because the model does not use them: {format_list(others)}")
+        if absent:
+            changed.append(f"missing, so that clusters are less certain: {format_list(absent)}")
+        sources = [position.get(name) for name in encoder.names]
+    elif table.n_columns != len(encoder.names):
+        kind, advice = ("pixels per image", "Use a model that was fitted on such images")
+        if table.image is None:
+            kind, advice = "columns", "Choose columns with --columns, --drop or --id"
+        raise TableError(
+            f"{table.source} has {table.n_columns:,} {kind}, but the model was fitted on "
+            f"{len(encoder.names):,} columns. {advice}."
+        )
+    else:
+        absent, sources = [], list(range(table.n_columns))
+    if table.block is None or absent or sources != list(range(table.n_columns)) or encoder.categories or encoder.cycles:
+        columns, more = _convert(encoder, table, sources)
+        changed += more
+        table = replace(table, names=encoder.names, columns=columns, block=None, image=None)
+    notes += changed + list(_describe_far(encoder, table))
+    return AdaptedTable(table, tuple(notes), tuple(changed), len(absent) / max(1, len(needed)))
+
+
+def _convert(encoder: TableEncoder, table: Table, sources: Sequence[int | None]) -> tuple[tuple[Array, ...], list[str]]:
+    """Return the columns of the fit, of the kinds that they had there, and notes on values that were lost."""
+    kinds, notes, columns = encoder.used_kinds, [], []
+    for position, (name, source) in enumerate(zip(encoder.names, sources, strict=True)):
+        kind = kinds.get(position)  # None for columns that the model does not use
+        if source is None or kind is None:
+            columns.append(_nothing(kind, table.n_rows))
+            continue
+        column = table.column(source)
+        able = "M" if kind == "date" else "iufb"
+        if kind == "category" or column.dtype.kind in able:
+            columns.append(column)
+            continue
+        converted, lost = _to_kind(kind, column)
+        columns.append(converted)
+        if lost:
+            what = "date" if kind == "date" else "number"
+            verb, count = ("is", "counts") if len(lost) == 1 else ("are", "count")
+            shown = format_list(list(dict.fromkeys(lost)), 3)
+            notes.append(
+                f"column {name!r}: {len(lost):,} of {table.n_rows:,} values {verb} no {what} and {count} as missing: "
+                f"{shown}"
+            )
+    return tuple(columns), notes
+
+
+def _nothing(kind: str | None, n_rows: int) -> Array:
+    if kind == "category":
+        return text_column([None] * n_rows)
+    if kind == "date":
+        return np.full(n_rows, np.datetime64("NaT", "us"))
+    return np.full(n_rows, np.nan)
+
+
+def _to_kind(kind: str, column: Array) -> tuple[Array, list[str]]:
+    """Convert a column to numbers or dates; what is neither becomes missing and is returned."""
+    present = [(i, str(value)) for i, value in enumerate(column.tolist()) if value is not None]
+    found = _nothing(kind, len(column))
+    lost = []
+    for i, text in present:
+        value = _parse_date(text) if kind == "date" else _parse_number(text)
+        if value is None:
+            lost.append(text)
+        else:
+            found[i] = value
+    return found, lost
+
+
+def _parse_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _parse_date(text: str) -> np.datetime64 | None:
+    try:
+        return np.datetime64(text, "us")
+    except ValueError:
+        return None
+
+
+def _describe_far(encoder: TableEncoder, table: Table) -> list[str]:
+    """Say which columns have values far outside the range of the fit."""
+    numbers, lines = encoder.numbers, []
+    if len(numbers.lowest) != len(numbers.positions):  # models of earlier versions do not say
+        return []
+    for position, kind, low, high in zip(
+        numbers.positions, numbers.kinds, numbers.lowest, numbers.highest, strict=True
+    ):
+        if kind != "number":
+            continue
+        values: npt.NDArray[np.float64] = table.column(position).astype(np.float64)
+        margin = _FAR * (high - low)
+        if far := int(((values < low - margin) | (values > high + margin)).sum()):
+            lines.append(
+                f"column {encoder.names[position]!r}: {far:,} of {table.n_rows:,} values are far outside the range of "
+                f"the fit, {low:.6g} to {high:.6g}"
+            )
+    if len(lines) > _MAX_LINES:
+        rest = len(lines) - _MAX_LINES
+        return [*lines[:_MAX_LINES], f"{rest} more columns have values far outside the range of the fit"]
+    return lines

@@ -1,0 +1,86 @@
+"""Tables that differ from the one that a model was fitted on."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coterie.errors import TableError
+from coterie.tables.adapt import adapt_table
+from coterie.tables.encoder import TableEncoder
+from coterie.tables.table import Table, as_table, text_column
+
+N = 40
+DAYS = np.datetime64("2024-01-01", "us") + np.arange(N) * np.timedelta64(30, "h")
+FITTED = Table(
+    ("id", "age", "plan", "day", "flag"),
+    (
+        np.arange(N),
+        np.linspace(20.0, 60.0, N) ** 1.01,
+        text_column(["basic", "gold"] * (N // 2)),
+        DAYS,
+        np.arange(N) % 3 == 0,
+    ),
+)
+ENCODER = TableEncoder("standard", missing="keep").fit(FITTED)
+
+
+def test_the_fitted_table_is_unchanged_and_columns_are_matched_by_name() -> None:
+    for table in (FITTED, FITTED.select([4, 3, 2, 1, 0])):
+        adapted = adapt_table(ENCODER, table)
+        assert (adapted.notes, adapted.missing) == ((), 0.0)
+        np.testing.assert_array_equal(ENCODER.transform(adapted.table), ENCODER.transform(FITTED))
+
+
+def test_columns_that_the_model_does_not_use_may_be_missing() -> None:
+    adapted = adapt_table(ENCODER, FITTED.select([1, 2, 3, 4]))
+    assert adapted.notes == ()
+    np.testing.assert_array_equal(ENCODER.transform(adapted.table), ENCODER.transform(FITTED))
+
+
+def test_missing_columns_become_missing_values_and_others_are_ignored() -> None:
+    table = Table(("age", "shoe"), (FITTED.column(1), np.zeros(N)))
+    adapted = adapt_table(ENCODER, table)
+    assert adapted.missing == 0.75
+    assert adapted.notes[0] == "ignored because the model does not use them: 'shoe'"
+    assert adapted.changed == ("missing, so that clusters are less certain: 'plan', 'day', 'flag'",)
+    encoded = ENCODER.transform(adapted.table)
+    kept = [feature.column == "age" for feature in ENCODER.features]
+    assert np.isfinite(encoded[:, kept]).all()
+    assert np.isnan(encoded[:, ~np.array(kept)]).all()
+
+
+def test_a_table_without_any_of_the_columns_is_an_error() -> None:
+    with pytest.raises(TableError, match="none of the columns that the model was fitted on"):
+        adapt_table(ENCODER, Table(("shoe",), (np.zeros(3),)))
+
+
+def test_cells_that_cannot_be_read_become_missing_and_are_counted() -> None:
+    columns = list(FITTED.columns)
+    columns[1] = text_column(["young", *map(str, FITTED.column(1).tolist()[1:-1]), None])
+    columns[3] = text_column(["soon", *map(str, DAYS[1:])])
+    adapted = adapt_table(ENCODER, replace(FITTED, columns=tuple(columns)))
+    assert adapted.changed == (
+        "column 'age': 1 of 40 values is no number and counts as missing: 'young'",
+        "column 'day': 1 of 40 values is no date and counts as missing: 'soon'",
+    )
+    encoded, expected = ENCODER.transform(adapted.table), ENCODER.transform(FITTED)
+    np.testing.assert_array_equal(encoded[1:-1], expected[1:-1])
+    assert np.isnan(encoded[0]).any()
+
+
+def test_numbers_far_outside_the_range_of_the_fit_are_told() -> None:
+    columns = list(FITTED.columns)
+    columns[1] = FITTED.column(1) + np.where(np.arange(N) < 3, 200.0, 0.0)
+    (note,) = adapt_table(ENCODER, replace(FITTED, columns=tuple(columns))).notes
+    assert note.startswith("column 'age': 3 of 40 values are far outside the range of the fit, 20.6")
+
+
+def test_tables_without_names_need_the_same_number_of_columns() -> None:
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    encoder = TableEncoder("standard").fit(as_table(X))
+    np.testing.assert_array_equal(
+        encoder.transform(adapt_table(encoder, as_table(X)).table), encoder.transform(as_table(X))
+    )
+    with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
+        adapt_table(encoder, as_table(X[:, :2]))
