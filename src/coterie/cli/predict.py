@@ -6,7 +6,9 @@ The model file and the table are read, and checked, before scikit-learn is impor
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from coterie.cli.imports import quick_import
 from coterie.cli.inputs import load_table, result_table
@@ -16,9 +18,15 @@ from coterie.cli.progress import ProgressDisplay
 from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary
 from coterie.errors import TableError, WeightsError
 from coterie.methods import get_method, read_card
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.readers import write_table
-from coterie.tables.table import Table, format_list, image_shape
+from coterie.tables.table import Array, Table, format_list, image_shape, take_rows
+
+if TYPE_CHECKING:  # imports scikit-learn
+    from coterie.base import BaseClusterer
+
+_ROWS_AT_ONCE = 2**18
 
 
 def run(request: PredictRequest) -> None:
@@ -36,9 +44,9 @@ def run(request: PredictRequest) -> None:
     with display.progress("Encoding", "encoding") as callback:
         read = model.prepare_table(loaded.chosen.features, callback)
     features = _match_columns(read, model.table_)
-    with display.status("Predicting", "assignment"):
+    with display.progress("Predicting", "assignment") as callback:
         start = time.perf_counter()
-        labels, memberships = model.predict(features), model.predict_proba(features)
+        labels, memberships = _predict(model, features, callback)
         seconds = time.perf_counter() - start
         notes = (*features.notes, *model.table_.describe_unseen(features))
     with display.status("Writing", "writing"):
@@ -69,6 +77,26 @@ def _read_fitted(path: str) -> Mapping[str, Any]:
             f"first: coterie cluster FILE --method {method} --weights {path} --save MODEL"
         )
     return card
+
+
+def _predict(model: "BaseClusterer", features: Table, callback: Callback) -> tuple[Array, Array]:
+    """Return labels and memberships, which are computed for many rows at a time to report the progress."""
+    started, n = time.monotonic(), features.n_rows
+    parts = []
+    for start in range(0, n, _ROWS_AT_ONCE):
+        part = (
+            features if n <= _ROWS_AT_ONCE else _select_rows(features, np.arange(start, min(n, start + _ROWS_AT_ONCE)))
+        )
+        parts.append((model.predict(part), model.predict_proba(part)))
+        seconds = time.monotonic() - started
+        callback(Progress(min(n, start + _ROWS_AT_ONCE), n, seconds=seconds, stage=f"assignment of {n:,} rows"))
+    return np.concatenate([labels for labels, _ in parts]), np.concatenate([memberships for _, memberships in parts])
+
+
+def _select_rows(table: Table, rows: Array) -> Table:
+    """Return some rows of a table, also of its extra columns."""
+    extra = {name: values[rows] for name, values in table.extra_columns.items()}
+    return replace(take_rows(table, rows), extra_columns=extra)
 
 
 def _match_columns(features: Table, encoder: TableEncoder) -> Table:

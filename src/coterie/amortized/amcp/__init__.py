@@ -1,7 +1,7 @@
 """AMCP: cluster-wise mixing and coupling, reconstructed from the paper. Start at estimator.py."""
 
 from coterie.amortized import OPTIONS
-from coterie.methods import TORCH_PACKAGES, Method
+from coterie.methods import TORCH_PACKAGES, Limits, Method
 
 METHOD = Method(
     name="amcp",
@@ -12,4 +12,5 @@ METHOD = Method(
     learns_from=("tables",),
     network="coterie.amortized.amcp.network:AmcpModel",
     packages=TORCH_PACKAGES,
+    limits=Limits(seconds_per_row=6e-4, bytes_per_row=4e4, max_seconds=600.0, n_features=2),
 )
