@@ -91,9 +91,11 @@ def test_columns_that_cannot_form_clusters_are_left_out() -> None:
     table = Table(("who", "n"), (text_column([f"name {i}" for i in range(60)]), np.arange(60.0) ** 2))
     prepared = prepare(table)
     assert prepared.columns.names == ("n",)
-    assert prepared.encoder.notes[0] == "left out, since almost every row has another text: 'who'"
+    assert prepared.encoder.notes[0] == "left out: 'who' (almost every text is another)"
     for alone, weights in ((table.select([0]), None), (table, {"n": 0.0})):
-        with pytest.raises(TableError, match=r"No column of memory can form clusters.*'who', since almost every row"):
+        with pytest.raises(
+            TableError, match=r"No column of memory can form clusters.*'who' \(almost every text is another"
+        ):
             prepare(alone, column_weights=weights)
 
 
@@ -183,7 +185,7 @@ def test_weights_do_not_change_the_rows_but_a_weight_of_0_leaves_a_column_out() 
     )
     without = prepare(table, column_weights={"plan": 0, "day": 0.0})
     assert without.columns.names == ("age", "income")
-    assert without.encoder.notes[0] == "left out, as asked for: 'plan', 'day'"
+    assert without.encoder.notes[0] == "left out: 'plan' (as asked for), 'day' (as asked for)"
     assert without.transform(table).shape == (60, 2)
     names = Table(("who", "age"), (text_column([f"name {i}" for i in range(60)]), table.column(0)))
     assert prepare(names, column_weights={"who": 0}).columns.names == ("age",)

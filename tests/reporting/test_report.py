@@ -156,7 +156,7 @@ def test_mixed_table_with_missing_values() -> None:
     text = Structure(page_of(table, 3)).text
     assert "job = pilot" in text
     assert "missing" in text
-    assert "5 of 90 values are missing" in text
+    assert "Missing values, filled with the median" in text
 
 
 def test_infinite_values_and_a_table_without_names() -> None:

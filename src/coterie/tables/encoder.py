@@ -167,9 +167,8 @@ class TableEncoder:
         if not used:
             if len(asked) == table.n_columns:
                 raise TableError(f"All columns of {table.source} are left out. Leave fewer out.")
-            reasons = "; ".join(f"{name!r}, {reason}" for name, reason in list(leave_out.items())[:_MAX_LINES])
             raise TableError(
-                f"No column of {table.source} can form clusters. Left out: {reasons}. Add columns of numbers, "
+                f"No column of {table.source} can form clusters: {_with_reasons(leave_out)}. Add columns of numbers, "
                 "categories or dates, or say by text= (--text) which column holds texts to cluster by what they say."
             )
         positions = [i for i in used if kinds[i] != "category"]
@@ -223,9 +222,9 @@ class TableEncoder:
             row_names=choose_row_names(unusable),
         )
         notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
-        for reason in dict.fromkeys(leave_out.values()):
-            left_out = [name for name in table.names if leave_out.get(name) == reason]
-            notes = chain([f"left out, {reason}: {format_list(left_out)}"], notes)
+        if leave_out:
+            ordered = {name: leave_out[name] for name in table.names if name in leave_out}
+            notes = chain([f"left out: {_with_reasons(ordered)}"], notes)
         return replace(fitted, notes=(*notes, *_describe_cycles(table.names, cycles)))
 
     def with_cycles(self, cycles: tuple[CycleColumn, ...]) -> "TableEncoder":
@@ -651,22 +650,18 @@ def _describe_missing(
         counts |= {c.position: sum(text is None for text in table.column(c.position)) for c in categories}
     incomplete = [position for position in sorted(counts) if 0 < counts[position] < table.n_rows]
     medians = dict(zip(positions, summary.median.tolist(), strict=True))
-    for position in incomplete[:_MAX_LINES]:
-        kind = table.kinds[position]
-        infinite = " or infinite" if kind == "number" else ""
-        consequence = {
-            "fill": f", filled with the median {_format_value(medians.get(position, math.nan), kind)}",
-            "keep": " and are ignored",
-            "indicate": ", which is a feature of its own",
-        }[missing]
-        yield (
-            f"column {table.names[position]!r}: {counts[position]} of {table.n_rows} values are missing{infinite}"
-            f"{consequence}"
-        )
-    if rest := incomplete[_MAX_LINES:]:
-        handled = {"fill": "filled with medians", "keep": "which are ignored", "indicate": "one more feature each"}
-        n_missing = sum(counts[position] for position in rest)
-        yield f"{len(rest)} more columns have {n_missing} missing values, {handled[missing]}"
+    if incomplete:
+        parts = [f"{table.names[position]!r} {counts[position]:,} of {table.n_rows:,}" for position in incomplete]
+        if missing == "fill":
+            values = [_format_value(medians.get(position, math.nan), table.kinds[position]) for position in incomplete]
+            parts = [f"{part} ({value})" for part, value in zip(parts, values, strict=True)]
+        more = f" and {len(parts) - _MAX_LINES} more columns" if len(parts) > _MAX_LINES else ""
+        how = {
+            "fill": ", filled with the median",
+            "keep": ", which tell nothing",
+            "indicate": ", each a feature of its own",
+        }
+        yield f"missing values{how[missing]}: {', '.join(parts[:_MAX_LINES])}{more}"
     for category in categories:
         if None in category.levels and not category.is_missing:
             name, count = table.names[category.position], round(category.shares[-1] * table.n_rows)
@@ -681,6 +676,13 @@ def _format_value(value: float, kind: ColumnKind) -> str:
     if kind != "date":
         return f"{value:.6g}"
     return str(np.datetime64(round(value), "s")).removesuffix("T00:00:00").replace("T", " ")
+
+
+def _with_reasons(leave_out: Mapping[str, str]) -> str:
+    """List columns with the reason in brackets."""
+    shown = [f"{name!r} ({reason})" for name, reason in list(leave_out.items())[:_MAX_LINES]]
+    more = f" and {len(leave_out) - _MAX_LINES} more" if len(leave_out) > _MAX_LINES else ""
+    return f"{', '.join(shown)}{more}"
 
 
 def _describe_cycles(names: Sequence[str], cycles: Sequence[CycleColumn]) -> Iterator[str]:

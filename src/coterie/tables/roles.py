@@ -24,7 +24,7 @@ _REPEATED_IDS = 0.1  # fraction of different numbers from which a column with th
 _LONG_NUMBER = 1e8  # integers of nine digits and more that never repeat are phone or account numbers
 _SAMPLED_TEXTS = 1_000
 _NAME_LENGTH = 60  # longer texts do not name rows
-_NUMBERS_THE_ROWS = "it only numbers the rows"
+_NUMBERS_THE_ROWS = "row numbers"
 
 # Words that end the name of an id, and words that are such a name by themselves: a price index is no id.
 _ID_NAME = re.compile(
@@ -48,7 +48,7 @@ class UnusableColumn:
     """A column by which rows cannot be grouped."""
 
     name: str
-    reason: str  # such as "each row has another text", for messages
+    reason: str  # such as "e-mail addresses", for messages
     names_rows: bool  # whether its values can name the rows in outputs: distinct and short
 
 
@@ -64,7 +64,7 @@ def find_unusable(table: Table) -> tuple[UnusableColumn, ...]:
     >>> people = pd.DataFrame({"who": [f"person {i}" for i in range(20)], "age": [20, 50, 30, 40] * 5})
     >>> from coterie.tables.table import as_table
     >>> find_unusable(as_table(people))
-    (UnusableColumn(name='who', reason='almost every row has another text', names_rows=True),)
+    (UnusableColumn(name='who', reason='almost every text is another', names_rows=True),)
     """
     if table.image is not None or table.n_rows < MIN_ROWS:
         return ()
@@ -101,7 +101,7 @@ def reject_unusable(table: Table) -> None:
 
 def describe_unusable(unusable: Sequence[UnusableColumn]) -> dict[str, str]:
     """Return why columns are left out, by name."""
-    return {column.name: f"since {column.reason}" for column in unusable}
+    return {column.name: column.reason for column in unusable}
 
 
 def _judge_texts(table: Table, position: int) -> UnusableColumn | None:
@@ -115,7 +115,7 @@ def _judge_texts(table: Table, position: int) -> UnusableColumn | None:
     if reason is None and n_different > MAX_LEVELS:
         frequent = sum(n for n in sorted(counts.values())[1 - MAX_LEVELS :] if n >= _LEVEL_ROWS)
         if frequent < _FREQUENT * n_present:
-            reason = f"it has {n_different:,} different texts, none of them frequent"
+            reason = f"{n_different:,} different texts, none of them frequent"
     if reason is None:
         return None
     is_short = float(np.mean([len(text) for text in texts])) < _NAME_LENGTH
@@ -126,11 +126,11 @@ def _why_no_levels(texts: Sequence[str], variety: float) -> str | None:
     """Say why different texts are not the levels of a category, given how many of the values are different."""
     for what, form in _IDENTIFIERS.items():
         if variety >= _MANY_VALUES and sum(form.fullmatch(text) is not None for text in texts) >= 0.9 * len(texts):
-            return f"it has {what}"
+            return what
     words = float(np.mean([len(text.split()) for text in texts]))
     if words >= _MANY_WORDS and variety >= _FEW_REPEATS and len(texts) > MAX_LEVELS:
-        return f"it has free text, of {words:.0f} words on average"
-    return "almost every row has another text" if variety >= _ALMOST_ALL else None
+        return f"free text of {words:.0f} words on average"
+    return "almost every text is another" if variety >= _ALMOST_ALL else None
 
 
 def _judge_numbers(table: Table, position: int) -> UnusableColumn | None:
@@ -144,9 +144,9 @@ def _judge_numbers(table: Table, position: int) -> UnusableColumn | None:
     n_different = len(np.unique(values))
     is_unique = n_different == len(values)
     if _is_id_name(name) and (is_unique or n_different >= max(MAX_LEVELS, _REPEATED_IDS * len(values))):
-        return UnusableColumn(name, "its integers are identifiers, by name and variety", is_unique)
+        return UnusableColumn(name, "identifiers", is_unique)
     if is_unique and float(np.abs(values).min()) >= _LONG_NUMBER:
-        return UnusableColumn(name, "it has long numbers that never repeat", names_rows=True)
+        return UnusableColumn(name, "long numbers that never repeat", names_rows=True)
     return None
 
 
