@@ -166,6 +166,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
     n_clusters_: int
     notes_: tuple[str, ...]
     _fitted_rows: ShownRows
+    _sizes: list[int] | None = None  # rows of each cluster, if a model file says so
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -541,6 +542,8 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
         }
         if fitted:
             card |= {"encoder": self.table_.to_card(), "n_features_in": self.n_features_in_}
+            if (sizes := self._cluster_sizes()) is not None:
+                card["sizes"] = sizes
         save_checkpoint(path, arrays, card, force=force)
 
     @classmethod
@@ -567,10 +570,19 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
                 estimator.n_features_in_ = int(card["n_features_in"])
                 if estimator.table_.named:
                     estimator.feature_names_in_ = np.array(estimator.table_.names, dtype=object)
+            estimator._sizes = card.get("sizes")
             estimator._from_checkpoint(arrays, card)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise WeightsError(f"{str(path)!r} lacks part of its model ({error!r}). Save it again.") from error
         return estimator
+
+    def _cluster_sizes(self) -> list[int] | None:
+        """Count the training rows of each cluster; a model that was read from a file has what it says, if anything."""
+        if "labels_" not in vars(self):
+            return self._sizes
+        inside = self.labels_[self.labels_ >= 0]
+        sizes: list[int] = np.bincount(inside, minlength=self.n_clusters_).tolist()
+        return sizes
 
     @classmethod
     def _translate_arguments(

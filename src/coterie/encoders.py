@@ -305,16 +305,7 @@ def _read_embeddings(path: Path, rows: int) -> Embeddings | None:
 
 def _load_network(spec: str, device: str) -> Encoder:
     """Load the network that a string names: from a folder if there is one of that path, otherwise from the hub."""
-    library, _, name = spec.partition(":")
-    if library not in _LOADERS or not name:
-        library, name = "", spec
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        library = _recognise_library(folder, library)
-    elif _is_path(name):
-        raise WeightsError(f"There is no folder {name!r} with weights of an encoder. Check the path.")
-    elif not library:
-        raise InputError(f"The encoder {spec!r} is neither a folder nor a known name. Give {_FORMS}.")
+    library, name, folder = find_encoder(spec)
     kind, load, download = _LOADERS[library]
     purpose = f"The encoder {spec!r} needs {library}"
     function_of = partial(load, device=device, purpose=purpose)
@@ -331,6 +322,21 @@ def _load_network(spec: str, device: str) -> Encoder:
             f"Check the folder {str(folder)!r}."
         ) from error
     return Encoder(function, kind, name=spec, cache_name=spec, folder=folder)
+
+
+def find_encoder(spec: str) -> tuple[str, str, Path]:
+    """Return the library, the name and the folder of the encoder that a string names; nothing is loaded."""
+    library, _, name = spec.partition(":")
+    if library not in _LOADERS or not name:
+        library, name = "", spec
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        library = _recognise_library(folder, library)
+    elif _is_path(name):
+        raise WeightsError(f"There is no folder {name!r} with weights of an encoder. Check the path.")
+    elif not library:
+        raise InputError(f"The encoder {spec!r} is neither a folder nor a known name. Give {_FORMS}.")
+    return library, name, folder
 
 
 def _is_path(name: str) -> bool:

@@ -5,7 +5,8 @@ import io
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,11 +19,14 @@ from sklearn.metrics import silhouette_score
 import coterie
 from coterie import DAC, TCC, ClAM, Coterie
 from coterie.base import FitDescription, Selection
-from coterie.cli import cluster as clustering
+from coterie.cli import predict as prediction
+from coterie.cli import results
 from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
-from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary, score_against
+from coterie.cli.results import measure_silhouette, score_against
+from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary
 from coterie.errors import OutputError
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import as_table
 from tests.cli.conftest import Command, Outcome, read_rows, stop_fit
@@ -180,9 +184,11 @@ def test_arrays_with_known_classes(command: Command) -> None:
 
 
 def test_one_cluster_has_no_silhouette_and_rows_without_a_class_do_not_count(command: Command) -> None:
-    assert "silhouette" not in command("cluster", "people.csv", "-k", "1").out
+    shown = command("cluster", "people.csv", "-k", "1").out
+    assert "silhouette" not in shown
+    assert "confidence" not in shown
     found = json.loads(command("cluster", "people.csv", "-k", "1", "--json").out)
-    assert (found["sizes"], found["silhouette"]) == ([24], None)
+    assert (found["sizes"], found["silhouette"], found.get("confidence")) == ([24], None, None)
     Path("people.csv").write_text(people().replace(",small\n", ",\n", 3))
     found = json.loads(command("cluster", "people.csv", *_CLAM, "--truth", "group", "-k", "2", "--json").out)
     assert found["scores"]["ARI"] == 1.0
@@ -210,6 +216,56 @@ def test_predict_new_rows(command: Command) -> None:
     assert "'green'" in outcome.err
     summary = json.loads(command("predict", "m.safetensors", "-", "--json", stdin=new.encode()).out)
     assert (summary["n_rows"], summary["n_clusters"], summary["sizes"]) == (2, 2, [1, 1])
+
+
+def test_profile_says_where_the_time_went(command: Command) -> None:
+    model = ("--save", "m.safetensors", "-o", "rows.csv")
+    outcome = command("cluster", "people.csv", "--id", "person", "--effort", "fast", *model, "--json", "--profile")
+    assert json.loads(outcome.out)["n_rows"] == 24
+    phases = [line.split()[0] for line in outcome.err.splitlines() if "%" in line]
+    expected = [
+        "reading",
+        "import",
+        "encoding",
+        "candidates",
+        "features",
+        "judging",
+        "assignment",
+        "summary",
+        "writing",
+    ]
+    assert [phase for phase in phases if phase in expected] == expected
+    assert phases[-1] == "total"
+    outcome = command("predict", "m.safetensors", "people.csv", "--id", "person", "--profile", "-q")
+    assert [line.split()[0] for line in outcome.err.splitlines() if "%" in line][:3] == [
+        "reading",
+        "import",
+        "encoding",
+    ]
+
+
+def test_progress_of_the_default_never_goes_back(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Progress] = []
+
+    @contextmanager
+    def record(_: ProgressDisplay, __: str, phase: str = "") -> Iterator[Callback]:
+        yield seen.append if phase == "clustering" else (lambda _: None)
+
+    monkeypatch.setattr(ProgressDisplay, "progress", record)
+    for arguments in (["--effort", "fast"], ["-k", "2"], ["--metric", "cosine", "--columns", "height,weight"]):
+        seen.clear()
+        command("cluster", "people.csv", "--id", "person", *arguments)
+        fractions = [each.fraction or 0.0 for each in seen]
+        assert fractions == sorted(fractions)
+        assert 0.5 < fractions[-1] <= 1.0
+        assert {"encoding", "candidates", "features", "judging", "assignment"} == {each.phase for each in seen}
+
+
+def test_many_rows_are_predicted_in_parts(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    command("cluster", "people.csv", "-k", "2", "--id", "person", "-o", "fitted.csv", "--save", "m.safetensors", "-q")
+    monkeypatch.setattr(prediction, "_ROWS_AT_ONCE", 10)
+    command("predict", "m.safetensors", "people.csv", "--id", "person", "-o", "predicted.csv", "-q")
+    assert Path("predicted.csv").read_bytes() == Path("fitted.csv").read_bytes()
 
 
 def test_predict_without_column_names_counts_columns(command: Command) -> None:
@@ -264,7 +320,11 @@ _COTERIE, _DAC, _TCC = (Coterie, "coterie"), (DAC, "dac"), (TCC, "tcc")
         (_COTERIE, ["--noise", "--allow-single"], {"noise": True, "allow_single": True}),
         ((ClAM, "clam"), ["--scaling", "standard"], {"scaling": "standard"}),
         (_DAC, [], {}),
-        (_DAC, ["-k", "auto", "--scaling", "none", "--weights", "w"], {"scaling": "none", "weights": "w"}),
+        (
+            _DAC,
+            ["-k", "auto", "--scaling", "none", "--weights", "dac-mog2d-v2"],
+            {"scaling": "none", "weights": "dac-mog2d-v2"},
+        ),
         (_TCC, ["-k", "4", "--scaling", "robust"], {"n_clusters": 4, "scaling": "robust"}),
     ],
 )
@@ -295,17 +355,17 @@ def test_silhouette_is_that_of_scikit_learn_without_outliers(monkeypatch: pytest
     labels = np.arange(20) % 3 - 1
     inside = labels >= 0
     model: Any = SimpleNamespace(labels_=labels, n_clusters_=2, table_=encoder)
-    value, notes = clustering.measure_silhouette(model, table, FitDescription())
+    value, notes = measure_silhouette(model, table, FitDescription())
     assert value == pytest.approx(silhouette_score(encoder.transform(table)[inside], labels[inside]), abs=1e-5)
     assert notes == ()
-    assert clustering.measure_silhouette(model, table, FitDescription(silhouette=0.5)) == (0.5, ())
-    monkeypatch.setattr(clustering, "_SILHOUETTE_ROWS", 10)
-    value, notes = clustering.measure_silhouette(model, table, FitDescription())
+    assert measure_silhouette(model, table, FitDescription(silhouette=0.5)) == (0.5, ())
+    monkeypatch.setattr(results, "_SILHOUETTE_ROWS", 10)
+    value, notes = measure_silhouette(model, table, FitDescription())
     assert -1 < value < 1
     assert notes == ("the silhouette was measured on a random sample of 10 of 20 rows",)
     for n_clusters in (1, 20):
         model.n_clusters_ = n_clusters
-        assert np.isnan(clustering.measure_silhouette(model, table, FitDescription())[0])
+        assert np.isnan(measure_silhouette(model, table, FitDescription())[0])
 
 
 def test_confidence_in_words_and_as_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -428,8 +488,8 @@ def test_clustering_loads_neither_pandas_nor_what_only_reports_need() -> None:
 
 def test_scipy_stats_is_imported_once_it_is_asked_for() -> None:
     script = (
-        "import sys; from coterie.cli import _quick_import\n"
-        "with _quick_import('nothing'):\n"
+        "import sys; from coterie.cli.imports import quick_import\n"
+        "with quick_import('nothing'):\n"
         "    import scipy.stats as postponed\n"
         "    from scipy.stats import rankdata\n"
         "import scipy.stats\n"

@@ -17,7 +17,7 @@ from coterie.amortized.dac.config import DacConfig
 from coterie.amortized.dac.estimator import DAC
 from coterie.amortized.dac.network import DacModel
 from coterie.checkpoint import load_checkpoint, save_checkpoint
-from coterie.cli import learn as learning
+from coterie.cli import training as learning
 from coterie.config import to_dict
 from coterie.methods import load
 from coterie.nn.model import build, to_arrays

@@ -51,8 +51,12 @@ def fit_feature_map(x: Float[Tensor, "N D"], n_features: int, *, standardised: b
         return FeatureMap(torch.zeros(given), matrix), sentence
     centre = x.double().mean(dim=0)
     centred = x.double() - centre
-    values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
-    values, vectors = values.flip(0).clamp(min=0)[:n_features], vectors.flip(1)[:, :n_features]
+    if given > len(x):  # pixels: the covariance would be large, and of low rank
+        _, deviations, axes = torch.linalg.svd(centred, full_matrices=False)
+        values, vectors = deviations[:n_features].square() / len(x), axes.T[:, :n_features]
+    else:
+        values, vectors = torch.linalg.eigh(centred.T @ centred / len(x))
+        values, vectors = values.flip(0).clamp(min=0)[:n_features], vectors.flip(1)[:, :n_features]
     # The sign of an eigenvector is arbitrary: its largest entry is made positive.
     largest = vectors.gather(0, vectors.abs().argmax(dim=0, keepdim=True))
     vectors = vectors * torch.where(largest < 0, -1.0, 1.0)
@@ -76,8 +80,9 @@ def align_features(given: Sequence[str], expected: Sequence[str]) -> tuple[Featu
     if list(given) == list(expected) or not set(given) <= set(expected):
         return None
     matrix = torch.zeros((len(given), len(expected)))
+    positions = {name: position for position, name in enumerate(expected)}
     for row, name in enumerate(given):
-        matrix[row, expected.index(name)] = 1.0
+        matrix[row, positions[name]] = 1.0
     absent = [name for name in expected if name not in set(given)]
     sentence = f"ignored, since they are constant here: {format_list(absent)}" if absent else None
     return FeatureMap(torch.zeros(len(given)), matrix), sentence

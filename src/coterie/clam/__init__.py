@@ -1,6 +1,6 @@
 """ClAM: prototypes as associative memories, trained by gradient descent on the data. Start at estimator.py."""
 
-from coterie.methods import Method, Option
+from coterie.methods import TORCH_PACKAGES, Method, Option
 
 _SCALING = Option(
     "--scaling", "scaling", "scaling of number columns", choices=("robust", "standard", "none"), default="robust"
@@ -11,4 +11,5 @@ METHOD = Method(
     summary="prototypes as associative memories, trained on the data itself",
     options=(_SCALING,),
     network="coterie.clam.model:ClamModel",
+    packages=TORCH_PACKAGES,
 )

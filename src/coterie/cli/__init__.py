@@ -1,26 +1,35 @@
 """The ``coterie`` command: its sub-commands, options and help. The work is done in the modules beside this one."""
 
-import gc
 import inspect
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, fields
-from importlib import import_module
-from types import ModuleType
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, final, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from coterie import __version__
-from coterie.cli.options import IMAGE_STEPS, TABLE_STEPS, ClusterRequest, LearnRequest, PredictRequest
+from coterie.cli.checks import check_options
+from coterie.cli.completion import complete_weights
+from coterie.cli.options import (
+    IMAGE_STEPS,
+    TABLE_STEPS,
+    ClusterRequest,
+    InfoRequest,
+    LearnRequest,
+    MethodsRequest,
+    PredictRequest,
+    WeightsRequest,
+)
 from coterie.errors import InputError
 from coterie.methods import Method, Option, get_methods, import_object
-from coterie.tables.readers import readable_endings, writable_endings
 
 __all__ = ["build_app"]
 
+# What stands for the endings of files in help texts, until these are shown.
+_READABLE, _WRITABLE = "<readable>", "<writable>"
+_REQUESTS = (ClusterRequest, PredictRequest, LearnRequest, MethodsRequest, WeightsRequest, InfoRequest)
 _EXAMPLES = {
     "coterie": (
         "coterie cluster customers.csv",
@@ -28,6 +37,7 @@ _EXAMPLES = {
         "coterie predict customers.safetensors new.csv -o new_clusters.csv",
     ),
     "cluster": (
+        "coterie cluster customers.csv",
         "coterie cluster example:wine --truth cultivar",
         "coterie cluster customers.csv --id customer --report customers.html",
         "coterie cluster customers.csv -k 5 --drop name,email -o clusters.csv --append",
@@ -49,6 +59,9 @@ _EXAMPLES = {
         "coterie learn mine.toml --tensorboard runs/board",
         "coterie learn labelled.csv --set drawing --truth stroke -o strokes.safetensors",
     ),
+    "methods": ("coterie methods", "coterie methods --json"),
+    "weights": ("coterie weights", "coterie cluster points.csv --method dac --weights dac-warped2d-v2"),
+    "info": ("coterie info customers.safetensors", "coterie info dac-plane-v1 --json"),
 }
 
 
@@ -56,20 +69,43 @@ def build_app() -> typer.Typer:
     """Build the command from what the registries of methods and of file formats hold at this moment."""
     app = typer.Typer(
         name="coterie",
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback(epilog=_epilog("coterie"))(coterie)
     methods = get_methods()
-    for request in (ClusterRequest, PredictRequest, LearnRequest):
+    for request in _REQUESTS:
         name = request.__name__.removesuffix("Request").lower()
         parameters = _parameters(request, _facts(methods))
         if request is ClusterRequest:  # the options of methods come after --method
             parameters[3:3] = _method_parameters(methods)
-        app.command(name, help=inspect.getdoc(request), epilog=_epilog(name))(_command(name, request, parameters))
+        add = app.command(name, cls=_Command, help=inspect.getdoc(request), epilog=_epilog(name))
+        add(_command(name, request, parameters))
     return app
+
+
+@final
+class _Command(TyperCommand):
+    """A command that asks the registry of file formats for their endings only when its help is shown."""
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Complete the help texts, and write the help."""
+        self._fill_in_formats()
+        super().format_help(ctx, formatter)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> Any:
+        """Complete the help texts, which some shells show, and return what may come next."""
+        self._fill_in_formats()
+        return super().shell_complete(ctx, incomplete)
+
+    def _fill_in_formats(self) -> None:
+        from coterie.tables.readers import readable_endings, writable_endings  # noqa: PLC0415  (imports numpy)
+
+        for parameter in self.params:
+            for placeholder, endings in ((_READABLE, readable_endings()), (_WRITABLE, writable_endings())):
+                if placeholder in (text := getattr(parameter, "help", None) or ""):
+                    vars(parameter)["help"] = text.replace(placeholder, ", ".join(endings))
 
 
 def _show_version(wanted: bool) -> None:
@@ -99,50 +135,12 @@ def _command(name: str, request: type[Any], parameters: list[inspect.Parameter])
             for key, value in values.items()
             if value is not None and value is not False and value != []
         }
-        # Imported only now, and not for --help: scikit-learn and torch take seconds.
-        with _quick_import(f"coterie.cli.{name}"):
-            run = import_object(f"coterie.cli.{name}:run", f"coterie {name}")
-        run(request(**arguments, **({"options": given} if given else {})))
+        filled_in = request(**arguments, **({"options": given} if given else {}))
+        check_options(filled_in)
+        import_object(f"coterie.cli.{name}:run", f"coterie {name}")(filled_in)
 
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # inspect reads it
     return command
-
-
-class _Postponed(ModuleType):
-    """Stands in for a module, which is imported only if something in it is asked for."""
-
-    def __getattr__(self, name: str) -> Any:
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return getattr(import_module(self.__name__), name)
-
-
-@contextmanager
-def _quick_import(module: str) -> Iterator[None]:
-    """Let the first import of a module be quicker, by half: without garbage collection, pandas and ``scipy.stats``.
-
-    Modules stay, so searching them for garbage is in vain. scikit-learn imports pandas wherever it is installed, but
-    uses it for data frames only, and the commands have none. It also imports ``scipy.stats``, which takes as long as a
-    small fit, for functions that are rarely called. What does need either of them imports it afterwards, as usual.
-    """
-    if module in sys.modules:
-        yield
-        return
-    collects = gc.isenabled()
-    gc.disable()
-    # None lets an import fail as if the module were missing.
-    hidden: dict[str, Any] = {"pandas": None, "scipy.stats": _Postponed("scipy.stats")}
-    hidden = {name: instead for name, instead in hidden.items() if name not in sys.modules}
-    sys.modules.update(hidden)
-    try:
-        yield
-    finally:
-        for name, instead in hidden.items():
-            if name in sys.modules and sys.modules[name] is instead:
-                del sys.modules[name]
-        if collects:
-            gc.freeze()  # later collections leave out what was imported
-            gc.enable()
 
 
 def _parameters(request: type[Any], facts: Mapping[str, str]) -> list[inspect.Parameter]:
@@ -172,8 +170,8 @@ def _facts(methods: Sequence[Method]) -> dict[str, str]:
     always = ", ".join(method.name for method in methods if not method.takes_n_clusters)
     never = ", ".join(method.name for method in methods if not method.finds_n_clusters)
     return {
-        "formats": ", ".join(readable_endings()),
-        "written_formats": ", ".join(writable_endings()),
+        "formats": _READABLE,
+        "written_formats": _WRITABLE,
         "methods": "; ".join(f"{method.name} ({method.summary})" for method in methods),
         "n_clusters": (f"; {always}: only auto" if always else "") + (f"; {never}: required" if never else ""),
         "table_learners": ", ".join(method.name for method in methods if "tables" in method.learns_from),
@@ -212,9 +210,21 @@ def _method_parameter(flag: str, by_method: Mapping[str, Option], *, hidden: boo
         help=f"{', '.join(by_method)}: {options[0].help}.{_defaults(by_method)}",
         show_default=False,
         hidden=hidden,
+        autocompletion=_completion(options[0], choices),
     )
     given: Any = {bool: bool, dict: list[str] | None}.get(kind, kind | None)
     return _parameter(name, given, info)
+
+
+def _completion(option: Option, choices: Sequence[str]) -> Callable[[str], list[str]] | None:
+    """Return what the shell offers for the value of an option; None for file names."""
+    if option.parameter == "weights":
+        return complete_weights
+
+    def complete(typed: str) -> list[str]:
+        return [choice for choice in choices if choice.startswith(typed)]
+
+    return complete if choices else None
 
 
 def _defaults(by_method: Mapping[str, Option]) -> str:

@@ -2,7 +2,6 @@
 
 import csv
 import io
-import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,15 +9,15 @@ from typing import final
 
 import numpy as np
 
+from coterie.cli.checks import parse_size
 from coterie.cli.options import Reading
 from coterie.errors import InputError, TableError
 from coterie.progress import Callback, Progress
 from coterie.tables.readers import example_path, find_format, read_table
-from coterie.tables.readers.images import FILE_COLUMN, Size
+from coterie.tables.readers.images import FILE_COLUMN
 from coterie.tables.table import Array, ColumnChoice, ImageShape, Table, as_integers, choose_columns, unique_names
 
 _EXAMPLE = "example:"
-_HEIGHT_AND_WIDTH = re.compile(r"([1-9]\d{0,4})[x×]([1-9]\d{0,4})", re.IGNORECASE)
 
 
 @final
@@ -109,14 +108,6 @@ def load_table(reading: Reading, *, shape: ImageShape | None = None, callback: C
         truth=reading.truth,
     )
     return Loaded(source, reading, table, chosen)
-
-
-def parse_size(option: str, text: str) -> Size:
-    """Parse a height and a width such as 28x28."""
-    size = _HEIGHT_AND_WIDTH.fullmatch(text)
-    if size is None:
-        raise InputError(f"{option} {text!r} is not a size. Give height x width, such as 28x28.")
-    return int(size[1]), int(size[2])
 
 
 def _split_names(given: list[str] | None, table: Table) -> list[str]:

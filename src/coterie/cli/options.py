@@ -5,23 +5,28 @@ Each command has a request, a dataclass whose fields are its arguments and whose
 """
 # ruff: noqa: RUF009  (the calls in the dataclasses return dataclasses.field)
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeAlias, final
 
 import typer
+
+from coterie.cli.completion import complete_learner, complete_method, complete_weights
+
+Complete: TypeAlias = Callable[[str], list[str]]  # what is typed so far -> what it may become
 
 # Default training steps of ``coterie learn`` on a table, and on a folder of images.
 TABLE_STEPS, IMAGE_STEPS = 1500, 600
 
 
-def _argument(metavar: str, text: str) -> Any:
-    return field(metadata={"typer": typer.Argument(metavar=metavar, help=text, show_default=False)})
+def _argument(metavar: str, text: str, complete: Complete | None = None) -> Any:
+    info = typer.Argument(metavar=metavar, help=text, show_default=False, autocompletion=complete)
+    return field(metadata={"typer": info})
 
 
-def _option(flags: str, metavar: str | None, text: str, default: Any = None) -> Any:
+def _option(flags: str, metavar: str | None, text: str, default: Any = None, complete: Complete | None = None) -> Any:
     shown = isinstance(default, str)
-    info = typer.Option(*flags.split(), metavar=metavar, help=text, show_default=shown)
+    info = typer.Option(*flags.split(), metavar=metavar, help=text, show_default=shown, autocompletion=complete)
     return field(default=default, metadata={"typer": info})
 
 
@@ -69,6 +74,7 @@ class Writing:
     force: bool = _option("--force", None, "Replace existing files.", default=False)
     quiet: bool = _option("-q --quiet", None, "Print only errors, and the output of -o - or --json.", default=False)
     json: bool = _option("--json", None, "Print the summary as JSON.", default=False)
+    profile: bool = _option("--profile", None, "Print where the time went.", default=False)
 
 
 @final
@@ -81,10 +87,12 @@ class ClusterRequest(Reading, Writing):
 
     arguments: ClassVar = (
         *("file", "clusters", "method", "seed", "columns", "drop", "ids", "truth", "rows", "append", "report"),
-        *("image", "image_size", "save", "force", "quiet", "json", "header", "delimiter"),
+        *("image", "image_size", "save", "force", "anyway", "quiet", "json", "profile", "header", "delimiter"),
     )
     clusters: str = _option("-k --clusters", "N|auto", "Number of clusters{n_clusters}.", default="auto")
-    method: str = _option("--method", "NAME", "Clustering method: {methods}.", default="coterie")
+    method: str = _option(
+        "--method", "NAME", "Clustering method: {methods}.", default="coterie", complete=complete_method
+    )
     options: Mapping[str, Any] = field(default_factory=dict)  # given options that methods declare, by flag
     seed: int | None = _option(
         "--seed", "S", "The same seed gives the same clusters. [default: 0, or that of --recipe]"
@@ -92,6 +100,7 @@ class ClusterRequest(Reading, Writing):
     image: str | None = _option(
         "--image", "HxW", "Show table rows as images in the report, such as 28x28; columns are pixels."
     )
+    anyway: bool = _option("--anyway", None, "Run a method on data that it is not suitable for.", default=False)
 
 
 @final
@@ -104,7 +113,7 @@ class PredictRequest(Reading, Writing):
     """
 
     arguments: ClassVar = (
-        *("model", "file", "columns", "drop", "ids", "rows", "append", "force", "quiet", "json"),
+        *("model", "file", "columns", "drop", "ids", "rows", "append", "force", "quiet", "json", "profile"),
         *("header", "delimiter"),
     )
     model: str = _argument("MODEL", "Model file written by cluster --save.")
@@ -139,15 +148,54 @@ class LearnRequest(Reading, Writing):
     sets: str | None = _option("--set", "COL", "Table: column with the data set of each row.")
     truth: str | None = _option("--truth", "COL", "Table: column with the class of each row within its data set.")
     method: str | None = _option(
-        "--method", "NAME", "Method to train. Tables: {table_learners}. Folders: {image_learners}."
+        "--method",
+        "NAME",
+        "Method to train. Tables: {table_learners}. Folders: {image_learners}.",
+        complete=complete_learner,
     )
     weights: str | None = _option(
         "--weights",
         "NAME|FILE|none",
         "Table, folder: initial weights. [default: those that ship, if they fit the data]",
+        complete=complete_weights,
     )
     steps: int | None = _option(
         "--steps", "N", "Training steps. [default: {table_steps} for a table, {image_steps} for a folder]"
     )
     seed: int | None = _option("--seed", "S", "Table, folder: the same seed gives the same weights. [default: 0]")
     quiet: bool = _option("-q --quiet", None, "Print only errors.", default=False)
+
+
+_JSON = ("--json", None, "Print as JSON.")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class MethodsRequest:
+    """List the clustering methods, and what each needs and takes."""
+
+    arguments: ClassVar = ("json",)
+    json: bool = _option(*_JSON, default=False)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class WeightsRequest:
+    """List the pretrained weights that ship with Coterie."""
+
+    arguments: ClassVar = ("json",)
+    json: bool = _option(*_JSON, default=False)
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class InfoRequest:
+    """Describe a saved model, or weights: columns, clusters, how they were found."""
+
+    arguments: ClassVar = ("model", "json")
+    model: str = _argument(
+        "MODEL",
+        "Model file written by cluster --save, weights written by learn, or the name of weights that ship.",
+        complete=complete_weights,
+    )
+    json: bool = _option(*_JSON, default=False)

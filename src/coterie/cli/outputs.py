@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import final
 
 from coterie.cli.options import Writing
-from coterie.errors import InputError, OutputError
+from coterie.errors import OutputError
 from coterie.tables.readers import find_format, writable_endings
 from coterie.tables.readers.binary import import_pyarrow
 
@@ -64,12 +64,6 @@ class Outputs:
 def check_outputs(writing: Writing, sources: Sequence[str]) -> Outputs:
     """Check all output paths before the work starts."""
     to_stdout = writing.rows == "-"
-    if to_stdout and writing.json:
-        raise InputError(
-            "-o - and --json both write to standard output. Write the rows to a file, or leave --json out."
-        )
-    if writing.append and writing.rows is None:
-        raise InputError("--append has an effect on the written rows only. Add -o OUT, or leave it out.")
     given = {"--output": None if to_stdout else writing.rows, "--report": writing.report, "--save": writing.save}
     paths = {option: Path(path) for option, path in given.items() if path is not None}
     taken = {Path(source).resolve(): "the input" for source in sources if source != "-"}

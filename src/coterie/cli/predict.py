@@ -1,38 +1,55 @@
-"""``coterie predict``: assign new rows to the clusters of a saved model."""
+"""``coterie predict``: assign new rows to the clusters of a saved model.
+
+The model file and the table are read, and checked, before scikit-learn is imported.
+"""
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import coterie.methods
-from coterie.base import BaseClusterer
-from coterie.checkpoint import load_checkpoint
+import numpy as np
+
+from coterie.cli.imports import quick_import
 from coterie.cli.inputs import load_table, result_table
 from coterie.cli.options import PredictRequest
 from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import ProgressDisplay
 from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_summary
 from coterie.errors import TableError, WeightsError
-from coterie.methods import METHODS
+from coterie.methods import get_method, read_card
+from coterie.progress import Callback, Progress
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.readers import write_table
-from coterie.tables.table import Table, format_list, image_shape
+from coterie.tables.table import Array, Table, format_list, image_shape, take_rows
+
+if TYPE_CHECKING:  # imports scikit-learn
+    from coterie.base import BaseClusterer
+
+_ROWS_AT_ONCE = 2**18
 
 
 def run(request: PredictRequest) -> None:
     """Run the command; all errors that can be foreseen are raised before anything is written."""
-    display = ProgressDisplay(quiet=request.quiet)
+    display = ProgressDisplay(quiet=request.quiet, profile=request.profile)
     outputs = check_outputs(request, [request.model, request.file])
-    with display.progress(f"Reading {request.file}") as callback:
-        model = _load_fitted(request.model)
-        loaded = load_table(request, shape=image_shape(model.table_.names), callback=callback)
+    card = _read_fitted(request.model)
+    method = get_method(card["method"])
+    method.check_packages()
+    with display.progress(f"Reading {request.file}", "reading") as callback:
+        shape = image_shape(card["encoder"].get("names", ()))
+        loaded = load_table(request, shape=shape, callback=callback)
+    with display.status("Loading", "import"), quick_import(method.estimator.partition(":")[0]):
+        model = method.load_estimator().load(request.model)
+    with display.progress("Encoding", "encoding") as callback:
         read = model.prepare_table(loaded.chosen.features, callback)
     features = _match_columns(read, model.table_)
-    with display.status("Predicting"):
+    with display.progress("Predicting", "assignment") as callback:
         start = time.perf_counter()
-        labels, memberships = model.predict(features), model.predict_proba(features)
+        labels, memberships = _predict(model, features, callback)
         seconds = time.perf_counter() - start
         notes = (*features.notes, *model.table_.describe_unseen(features))
-    with display.status("Writing"):
+    with display.status("Writing", "writing"):
         if outputs.wants_rows:
             rows = result_table(loaded, labels, memberships, append=request.append, typed=outputs.typed)
             with outputs.staged() as staged:
@@ -50,22 +67,44 @@ def run(request: PredictRequest) -> None:
     print_summary(summary, request, display)
 
 
-def _load_fitted(path: str) -> BaseClusterer:
-    _, card = load_checkpoint(path)
-    method = card.get("method")
-    if method in METHODS and "encoder" not in card:
+def _read_fitted(path: str) -> Mapping[str, Any]:
+    """Read the card of a model that has clusters."""
+    card = read_card(path)
+    if "encoder" not in card:
+        method = card["method"]
         raise WeightsError(
             f"{path!r} has weights but no clusters: it was written by learn, not by cluster --save. Find clusters "
             f"first: coterie cluster FILE --method {method} --weights {path} --save MODEL"
         )
-    return coterie.methods.load(path)
+    return card
+
+
+def _predict(model: "BaseClusterer", features: Table, callback: Callback) -> tuple[Array, Array]:
+    """Return labels and memberships, which are computed for many rows at a time to report the progress."""
+    started, n = time.monotonic(), features.n_rows
+    parts = []
+    for start in range(0, n, _ROWS_AT_ONCE):
+        part = (
+            features if n <= _ROWS_AT_ONCE else _select_rows(features, np.arange(start, min(n, start + _ROWS_AT_ONCE)))
+        )
+        parts.append((model.predict(part), model.predict_proba(part)))
+        seconds = time.monotonic() - started
+        callback(Progress(min(n, start + _ROWS_AT_ONCE), n, seconds=seconds, stage=f"assignment of {n:,} rows"))
+    return np.concatenate([labels for labels, _ in parts]), np.concatenate([memberships for _, memberships in parts])
+
+
+def _select_rows(table: Table, rows: Array) -> Table:
+    """Return some rows of a table, also of its extra columns."""
+    extra = {name: values[rows] for name, values in table.extra_columns.items()}
+    return replace(take_rows(table, rows), extra_columns=extra)
 
 
 def _match_columns(features: Table, encoder: TableEncoder) -> Table:
     """Ignore columns that the model does not know by name; without names, their number must be right."""
     if encoder.named and features.named:
-        known = [i for i, name in enumerate(features.names) if name in encoder.names]
-        others = [name for name in features.names if name not in encoder.names]
+        fitted = set(encoder.names)
+        known = [i for i, name in enumerate(features.names) if name in fitted]
+        others = [name for name in features.names if name not in fitted]
         if not others or not known:
             return features
         note = f"ignored because the model does not use them: {format_list(others)}"

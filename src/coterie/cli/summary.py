@@ -4,22 +4,33 @@ import json
 import math
 import sys
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table as TextTable
 
-from coterie.base import BaseClusterer, Selection
 from coterie.cli.options import Writing
 from coterie.cli.progress import ProgressDisplay
 from coterie.errors import TableError
-from coterie.metrics import adjusted_rand_index, matched_accuracy, normalized_mutual_information
 from coterie.reporting.formatting import plural
 from coterie.tables.table import Array
 
+if TYPE_CHECKING:  # both import scikit-learn, which errors about the input need not wait for
+    from coterie.base import BaseClusterer, Selection
+
 _WIDTH_OUTSIDE_TERMINALS = 100
+
+
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class KnownClasses:
+    """The rows whose class is known, to compare clusters with."""
+
+    rows: Array  # positions of these rows
+    classes: Array  # their classes, as numbers
+    notes: tuple[str, ...] = ()
 
 
 @final
@@ -34,7 +45,8 @@ class Summary:
     outliers: int | None = None  # number of rows in no cluster; None if the method does not detect outliers
     descriptions: tuple[str, ...] = ()  # distinguishing features of each cluster; empty if they were not computed
     silhouette: float | None = None  # NaN if it is undefined, None if it was not computed
-    selection: Selection | None = None  # the candidates that the result was chosen from, if there were any
+    selection: "Selection | None" = None  # the candidates that the result was chosen from, if there were any
+    asked_for_one: bool = False  # whether one cluster was asked for, of which there is no confidence
     scores: dict[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
@@ -54,7 +66,7 @@ class Summary:
             content["silhouette"] = round(self.silhouette, 4) if math.isfinite(self.silhouette) else None
         if self.selection is not None:
             runner_up = self.selection.runner_up
-            content["confidence"] = round(self.selection.confidence, 4)
+            content["confidence"] = None if self.asked_for_one else round(self.selection.confidence, 4)
             content["runner_up"] = None if runner_up is None else {**runner_up, "score": round(runner_up["score"], 4)}
         if self.scores:
             content["scores"] = {name: round(score, 4) for name, score in self.scores.items()}
@@ -80,7 +92,7 @@ class Summary:
         for name, size, text in rows:
             table.add_row(name, f"{size:,}", f"{size / self.n_rows:.1%}", *text)
         console.print(table)
-        if self.selection is not None:
+        if self.selection is not None and not self.asked_for_one:
             console.print(_describe_selection(self.selection), soft_wrap=True)
         if self.silhouette is not None and math.isfinite(self.silhouette):
             console.print(
@@ -90,7 +102,7 @@ class Summary:
             console.print(", ".join(f"{name} {score:.3f}" for name, score in self.scores.items()))
 
 
-def _describe_selection(selection: Selection) -> str:
+def _describe_selection(selection: "Selection") -> str:
     meaning = "expected adjusted Rand index; 1 = perfect"
     if selection.chosen is None:
         meaning = "probability of a single cluster; 1 = certain"
@@ -105,9 +117,12 @@ def print_summary(summary: Summary, writing: Writing, display: ProgressDisplay) 
     """Print the summary in the requested form, where it does not mix with the rows."""
     if writing.json:
         sys.stdout.write(summary.to_json() + "\n")
-        return
-    if writing.quiet:
-        return
+    elif not writing.quiet:
+        _print_for_people(summary, writing, display)
+    display.show_profile()
+
+
+def _print_for_people(summary: Summary, writing: Writing, display: ProgressDisplay) -> None:
     for note in summary.notes:
         display.say(f"note: {note}")
     summary.show(on_stderr=writing.rows == "-")
@@ -122,35 +137,26 @@ def cluster_sizes(labels: Array, n_clusters: int) -> tuple[int, ...]:
     return tuple(np.bincount(labels[labels >= 0], minlength=n_clusters).tolist())
 
 
-def count_outliers(model: BaseClusterer, labels: Array) -> int | None:
+def count_outliers(model: "BaseClusterer", labels: Array) -> int | None:
     """Count the rows in no cluster; None if the model was not asked to detect any."""
     outliers = int((labels < 0).sum())
     return outliers if outliers or model.get_params().get("noise") else None
 
 
-def known_classes(truth: Array | None, name: str) -> tuple[Array, Array, tuple[str, ...]]:
-    """Return which rows have a known class, these classes as numbers, and a note if some rows have none."""
+def known_classes(truth: Array | None, name: str) -> KnownClasses:
+    """Return the rows that have a known class, and a note if some rows have none."""
     if truth is None:
-        return np.empty(0, dtype=np.bool_), np.empty(0, dtype=np.int64), ()
-    known = has_value(truth)
-    if not known.any():
+        return KnownClasses(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
+    known = np.flatnonzero(has_value(truth))
+    if not len(known):
         raise TableError(f"Column {name!r}, given by --truth, has no values. Choose another column.")
     _, classes = np.unique([str(value) for value in truth[known].tolist()], return_inverse=True)
-    missing = len(known) - int(known.sum())
+    missing = len(truth) - len(known)
     note = f"the scores exclude {missing} rows without a value in {name!r}"
-    return known, classes, (note,) if missing else ()
+    return KnownClasses(known, classes, (note,) if missing else ())
 
 
 def has_value(column: Array) -> Array:
     """Return which rows of a column have a value."""
     missing = [value is None or (isinstance(value, float) and math.isnan(value)) for value in column.tolist()]
     return ~np.array(missing, dtype=np.bool_)
-
-
-def score_against(classes: Array, labels: Array) -> dict[str, float]:
-    """Compare clusters with known classes; outliers count as one more cluster."""
-    return {
-        "ARI": adjusted_rand_index(classes, labels),
-        "NMI": normalized_mutual_information(classes, labels),
-        "accuracy": matched_accuracy(classes, labels),
-    }

@@ -14,7 +14,7 @@ from coterie.base import BaseClusterer, FitDescription, ReportSection, Selection
 from coterie.encoders import encode_cached, load_encoder
 from coterie.errors import InputError
 from coterie.judged.assign import Assigner, Outliers, assign, blocks, encoded_means, expected_accuracy, match_order
-from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort
+from coterie.judged.candidates.registry import EFFORTS, Candidate, Effort, count_runs
 from coterie.judged.cosine import Metric, metrics_to_try
 from coterie.judged.judge import Judge, ScoredCandidates
 from coterie.judged.levels import Levels
@@ -24,7 +24,8 @@ from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResul
 from coterie.judged.space import Integers, Labels, Singles, Space
 from coterie.judged.texts import COMPONENTS_ALONE, COMPONENTS_BESIDE, TextFeatures, fit_axes, unit_rows
 from coterie.judged.views import CosineView, View
-from coterie.progress import Callback, Progress
+from coterie.metrics import normalized_mutual_information
+from coterie.progress import Callback, StageProgress
 from coterie.tables.table import Table, as_table, unknown_column
 from coterie.validation import (
     BOOLEAN,
@@ -45,6 +46,8 @@ SURE = 0.9  # expected adjusted Rand index from which no other metric is tried
 ALIKE = 0.9  # adjusted Rand index at and above which two partitions count as the same
 WEIGHTS: dict[Metric, str] = {"euclidean": "judge-v5", "cosine": "judge-cosine-v2"}  # by default
 REPEATED = 0.95  # adjusted mutual information with a column at and above which a partition repeats it
+# What takes as long as one run of a candidate algorithm, for the progress.
+_CELLS_PER_STEP, _ROWS_PER_STEP, _FEATURE_STEPS = 300_000, 5_000, 0.35
 UNLIKE = 0.5  # adjusted mutual information below which it does not
 
 
@@ -53,7 +56,9 @@ def find_repeated_column(space: Space, labels: Labels) -> tuple[int, Integers] |
     for column in np.flatnonzero(space.discrete):
         values = space.x[:, space.columns.features(int(column))]
         levels = np.unique(values, axis=0, return_inverse=True)[1].ravel()
-        if levels.max() > 0 and _mutual_information(levels, labels) >= REPEATED:
+        # The adjusted mutual information is at most the normalised one, which takes a fraction of the time.
+        likely = levels.max() > 0 and normalized_mutual_information(levels, labels) >= REPEATED
+        if likely and _mutual_information(levels, labels) >= REPEATED:
             return int(column), levels
     return None
 
@@ -347,6 +352,8 @@ class Coterie(BaseClusterer):
         before = self._former_labels(table) if self.keep_ids else None
         self.__dict__.pop("_means", None)  # a fit that fails leaves nothing to predict with
         seed, self._effort = seed_from(self.random_state), self._given_effort()
+        stages = StageProgress(self._progress())
+        stages.begin("encoding", steps=table.n_rows * table.n_columns / _CELLS_PER_STEP)
         donors = subsample_indices(table.n_rows, SAMPLE_ROWS[self._effort], seed)
         self._preparation = Preparation.fit(table, donors, missing=self.missing, column_weights=self._given_weights())
         self.table_ = self._preparation.encoder
@@ -357,7 +364,7 @@ class Coterie(BaseClusterer):
         fits: list[_MetricFit] = []
         for metric in self._metrics(encoded, n_clusters):
             if not fits or fits[0].expected_agreement < SURE:
-                fits.append(self._fit_metric(metric, encoded, n_clusters, seed))
+                fits.append(self._fit_metric(metric, encoded, n_clusters, seed, stages))
         best = fits[0] if fits[-1].is_single else max(fits, key=lambda each: each.expected_agreement)
         self.metric_ = best.metric
         # Rows of embeddings are not even tried by columns.
@@ -371,7 +378,7 @@ class Coterie(BaseClusterer):
             *self._describe_background(best.result),
             *self._choose(best, encoded, n_clusters),
         )
-        self._label(encoded, before)
+        self._label(encoded, before, stages)
         self.levels_ = self._describe_levels()
 
     def _metrics(self, encoded: Singles, n_clusters: int | None) -> tuple[Metric, ...]:
@@ -401,7 +408,9 @@ class Coterie(BaseClusterer):
             )
         return judge
 
-    def _fit_metric(self, metric: Metric, encoded: Singles, n_clusters: int | None, seed: int) -> _MetricFit:
+    def _fit_metric(
+        self, metric: Metric, encoded: Singles, n_clusters: int | None, seed: int, stages: StageProgress
+    ) -> _MetricFit:
         """Subsample the rows, and choose among candidates that are generated with this metric."""
         effort = self._effort
         vote = SubsampleVote(
@@ -409,10 +418,11 @@ class Coterie(BaseClusterer):
         )
         take = Samples.take_directions if metric == "cosine" else Samples.take
         samples = take(self._preparation, encoded, effort, seed)
-        callback = self._progress()
-        on_stage = None if callback is None else (lambda stage: callback(Progress(stage=stage)))
         spaces = samples.spaces[:1] if n_clusters == 1 else samples.spaces  # nothing to vote on
-        result = vote.run(spaces, on_stage)
+        runs = count_runs(spaces[0], effort)
+        steps = {"candidates": 1.0, "features": runs * _FEATURE_STEPS, "judging": 0.0}
+        stages.expect(len(spaces) * runs * (1.0 + _FEATURE_STEPS) + len(encoded) / _ROWS_PER_STEP)
+        result = vote.run(spaces, lambda phase, stage: stages.begin(phase, stage, steps[phase]))
         single = result.scored is None or self._is_single(result.scored, n_clusters)
         return _MetricFit(metric, samples, result, single)
 
@@ -560,17 +570,24 @@ class Coterie(BaseClusterer):
             for number, best in self._scored.best_by_number().items()
         ]
 
-    def _label(self, encoded: Singles, before: Labels | None) -> None:
+    def _label(self, encoded: Singles, before: Labels | None, stages: StageProgress) -> None:
         """Assign all rows and number the clusters: the largest first, or as before."""
         n_clusters = self._assigner.n_clusters
         self._order = np.arange(n_clusters)
-        labels = self._assign_labels(encoded)
+        stage, steps = f"assignment of {len(encoded):,} rows", 0.5 / _ROWS_PER_STEP
+        labels = np.empty(len(encoded), dtype=np.int64)
+        for block in blocks(len(encoded)):
+            stages.begin("assignment", stage, steps * (block.stop - block.start))
+            labels[block] = self._assign(encoded[block])[1]
         sizes = np.bincount(labels[labels >= 0], minlength=n_clusters)
         self.n_clusters_ = int((sizes > 0).sum())  # clusters of outliers alone are dissolved
         self._order = np.argsort(-sizes, kind="stable")[: self.n_clusters_]
         if before is not None:
             self._order = match_order(before, labels, self._order)
-        parts = [self._assign(encoded[block]) for block in blocks(len(encoded))]
+        parts = []
+        for block in blocks(len(encoded)):
+            stages.begin("assignment", stage, steps * (block.stop - block.start))
+            parts.append(self._assign(encoded[block]))
         self.probabilities_ = np.concatenate([memberships for memberships, _ in parts])
         self.labels_ = np.concatenate([labels for _, labels in parts])
         self._means = encoded_means(encoded, self.labels_, self.n_clusters_)

@@ -8,7 +8,7 @@ Letters: R candidates, C columns, H hidden.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self, final
@@ -291,9 +291,15 @@ class Judge:
             _SHIPPED[str(weights)] = judge
         return judge
 
-    def score(self, x: Floats | Space, candidates: Sequence[Candidate]) -> ScoredCandidates:
-        """Score one or more candidates."""
-        return self._score(CandidateFeatures.compute(x, candidates))
+    def score(
+        self, x: Floats | Space, candidates: Sequence[Candidate], on_stage: Callable[[str, str], None] | None = None
+    ) -> ScoredCandidates:
+        """Score one or more candidates; `on_stage` is called with the phase and a text before each of the two parts."""
+        on_stage = on_stage or (lambda *_: None)
+        on_stage("features", f"features of {len(candidates):,} candidates")
+        features = CandidateFeatures.compute(x, candidates)
+        on_stage("judging", f"scores of {len(candidates):,} candidates")
+        return self._score(features)
 
     def extend(self, scored: ScoredCandidates, others: Sequence[Candidate]) -> ScoredCandidates:
         """Append one or more candidates, and score all of them again."""

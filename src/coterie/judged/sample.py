@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Self, final
 
 import numpy as np
@@ -23,7 +24,7 @@ MAX_SAMPLES: dict[Effort, int] = {"fast": 1, "balanced": 3}  # subsamples of a t
 COSINE_ROWS: dict[Effort, int] = {"fast": 2000, "balanced": 4000}  # rows of the only subsample of embeddings
 POOL_ROWS = 20_000  # rows that noise is looked for among, and that subsamples are taken from
 
-OnStage = Callable[[str], None]
+OnStage = Callable[[str, str], None]  # called with the phase, such as "candidates", and the stage that begins
 
 
 @final
@@ -91,10 +92,10 @@ class SubsampleVote:
             n_clusters=self.n_clusters,
             seed=self.seed,
             n_jobs=self.n_jobs,
-            on_stage=on_stage,
+            on_stage=None if on_stage is None else partial(on_stage, "candidates"),
         )
         wanted = [each for each in candidates if self.n_clusters in {None, each.n_clusters}]
-        return self.judge.score(space, candidates) if wanted else None
+        return self.judge.score(space, candidates, on_stage) if wanted else None
 
     def vote(self, scored: Sequence[ScoredCandidates]) -> VoteResult:
         """Have the choice of each subsample, of which there is at least one, scored by all others."""
@@ -218,4 +219,4 @@ def _name_sample(index: int, samples: int, on_stage: OnStage | None) -> OnStage 
     """Let stages name the subsample, if there are several."""
     if on_stage is None or samples == 1:
         return on_stage
-    return lambda stage: on_stage(f"sample {index + 1} of {samples}: {stage}")
+    return lambda phase, stage: on_stage(phase, f"sample {index + 1} of {samples}: {stage}")

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import product
 from numbers import Number
 from types import MappingProxyType
@@ -90,13 +90,18 @@ class Table:
         """Number of columns, without `extra_columns`."""
         return len(self.names)
 
-    @property
+    @cached_property
     def kinds(self) -> tuple[ColumnKind, ...]:
         """Kind of each column."""
         if self.block is not None or self.sparse is not None:
             dtype = (self.sparse if self.block is None else self.block).dtype
             return (_KINDS[dtype.kind],) * self.n_columns
         return tuple(_KINDS[column.dtype.kind] for column in self.columns)
+
+    @cached_property
+    def positions(self) -> Mapping[str, int]:
+        """Position of each column by its name."""
+        return {name: position for position, name in enumerate(self.names)}
 
     @property
     def side(self) -> Mapping[str, Array]:
@@ -469,8 +474,8 @@ def choose_columns(
 
 def column_position(table: Table, name: str) -> int | None:
     """Return the position of a column, given its name, or its number from 1 if no column has that name."""
-    if name in table.names:
-        return table.names.index(name)
+    if name in table.positions:
+        return table.positions[name]
     if name.isdecimal() and 1 <= int(name) <= table.n_columns:
         return int(name) - 1
     return None
@@ -496,7 +501,7 @@ def _take_aside(table: Table, name: str | None, excluded: set[int]) -> tuple[str
     """Return the name and values of a column that is not clustered, and exclude it from the features."""
     if name is None:
         return None, None
-    if name not in table.names and name in table.extra_columns:
+    if name not in table.positions and name in table.extra_columns:
         return name, as_integers(table.extra_columns[name])
     position = _find_column(table, name, tuple(table.extra_columns))
     excluded.add(position)

@@ -1,6 +1,6 @@
 """TCC: twin-contrast clustering of images and embeddings. Start at estimator.py."""
 
-from coterie.methods import Method, Option
+from coterie.methods import TORCH_PACKAGES, Limits, Method, Option
 
 _SCALING = Option(
     "--scaling", "scaling", "scaling of number columns", choices=("robust", "standard", "none"), default="standard"
@@ -22,4 +22,6 @@ METHOD = Method(
     finds_n_clusters=False,
     factory="coterie.tcc.estimator:tcc_from_options",
     network="coterie.tcc.model:TccModel",
+    packages=TORCH_PACKAGES,
+    limits=Limits(seconds_per_row=5e-4, seconds_per_cell=1.3e-4),
 )

@@ -1,7 +1,7 @@
 """Attention-based clustering (ABC): set encoder, similarity kernel, partition. Start at estimator.py."""
 
 from coterie.amortized import OPTIONS
-from coterie.methods import Method
+from coterie.methods import TORCH_PACKAGES, Limits, Method
 
 METHOD = Method(
     name="attention-based",
@@ -10,4 +10,6 @@ METHOD = Method(
     options=OPTIONS,
     learns_from=("images",),
     network="coterie.amortized.abc.network:AttentionBasedModel",
+    packages=TORCH_PACKAGES,
+    limits=Limits(seconds_per_row=2e-4, max_seconds=600.0),
 )

@@ -1,7 +1,7 @@
 """AMCP: cluster-wise mixing and coupling, reconstructed from the paper. Start at estimator.py."""
 
 from coterie.amortized import OPTIONS
-from coterie.methods import Method
+from coterie.methods import TORCH_PACKAGES, Limits, Method
 
 METHOD = Method(
     name="amcp",
@@ -11,4 +11,6 @@ METHOD = Method(
     takes_n_clusters=False,
     learns_from=("tables",),
     network="coterie.amortized.amcp.network:AmcpModel",
+    packages=TORCH_PACKAGES,
+    limits=Limits(seconds_per_row=6e-4, bytes_per_row=4e4, max_seconds=600.0, n_features=2),
 )

@@ -1,7 +1,7 @@
 """DAC: a set transformer that filters out one cluster per pass. Start at estimator.py."""
 
 from coterie.amortized import OPTIONS
-from coterie.methods import Method
+from coterie.methods import TORCH_PACKAGES, Limits, Method
 
 METHOD = Method(
     name="dac",
@@ -11,4 +11,6 @@ METHOD = Method(
     takes_n_clusters=False,
     learns_from=("tables",),
     network="coterie.amortized.dac.network:DacModel",
+    packages=TORCH_PACKAGES,
+    limits=Limits(seconds_per_row=2e-3, max_seconds=600.0, n_features=2),
 )

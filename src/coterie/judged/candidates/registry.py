@@ -326,6 +326,13 @@ def generate_candidates(
     return list(distinct.values())
 
 
+def count_runs(space: Space, effort: Effort) -> int:
+    """Return how often ``generate_candidates`` runs an algorithm, and calls `on_stage`."""
+    algorithms = [each for each in ALGORITHMS.values() if each.metric == space.metric]
+    views = enumerate(view.name for view in space.views[: MAX_VIEWS[effort]])
+    return sum(len(a.runs_on(view, effort, is_reference=i == 0).settings) for i, view in views for a in algorithms)
+
+
 def _map(
     compute: Callable[[int], list[Candidate]], positions: Iterable[int], n_jobs: int | None
 ) -> Iterator[list[Candidate]]:
