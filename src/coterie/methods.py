@@ -34,8 +34,8 @@ class Option:
     flag: str  # such as ``--effort``
     parameter: str  # parameter of the estimator
     help: str  # one line for ``--help``
-    kind: type[str | int | float | bool | dict[str, float]] = str
-    """Type of the value; ``bool`` makes a flag without a value, ``dict`` takes NAME=NUMBER and can be repeated."""
+    kind: type[str | int | float | bool | dict[str, float] | list[str]] = str
+    """Type of the value; ``bool`` is a flag without one; ``dict``, of NAME=NUMBER, and ``list`` can be repeated."""
     value: bool = True  # what a flag without a value sets
     choices: tuple[str, ...] = ()  # the values that are allowed; empty for any
     default: str = ""  # value that the method uses if the option is not given, for ``--help``

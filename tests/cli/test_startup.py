@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coterie.cli.predict import _match_columns
+from coterie.tables.adapt import adapt_table
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, choose_columns
 
@@ -119,6 +119,6 @@ def test_columns_are_found_without_searching_all_names() -> None:
     assert (chosen.ids_name, chosen.truth_name) == ("gene 5", "gene 40")
     assert table.kinds is table.kinds, "computed once: it is asked for once per column"
     encoder = TableEncoder("standard", names=Names(names[::2]), named=True)
-    matched = _match_columns(table, encoder)
-    assert matched.names == names[::2]
-    assert matched.notes[0].startswith("ignored because the model does not use them: 'gene 1', 'gene 3'")
+    adapted = adapt_table(encoder, table)
+    assert adapted.table.names == names[::2]
+    assert adapted.notes[0].startswith("ignored because the model does not use them: 'gene 1', 'gene 3'")

@@ -15,6 +15,7 @@ WORDS = ("late", "parcel", "gift", "kind", "aunt", "never", "asks", "money", "ba
 UNUSABLE = {
     "Kundennummer": (RNG.permutation(np.arange(50_000, 50_000 + 7 * N, 7)).astype(float), "identifiers"),
     "row": (np.arange(1, N + 1), "row numbers"),
+    "session": (np.arange(N) * 17.0 + 400_000, "row numbers"),
     "Zeile": (np.arange(N, 0, -1.0), "row numbers"),
     "customer_id": (RNG.integers(1000, 1100, N), "identifiers"),  # customers come back
     "phone": (RNG.permutation(N) * 1_003 + 491_701_000_000, "long numbers"),

@@ -212,7 +212,7 @@ def _method_parameter(flag: str, by_method: Mapping[str, Option], *, hidden: boo
         hidden=hidden,
         autocompletion=_completion(options[0], choices),
     )
-    given: Any = {bool: bool, dict: list[str] | None}.get(kind, kind | None)
+    given: Any = {bool: bool, dict: list[str] | None, list: list[str] | None}.get(kind, kind | None)
     return _parameter(name, given, info)
 
 

@@ -5,7 +5,7 @@ Everything that can be wrong with the options or the file is checked before scik
 
 from coterie.cli.checks import check_files, check_method, parse_n_clusters, parse_size
 from coterie.cli.imports import quick_import
-from coterie.cli.inputs import load_table
+from coterie.cli.inputs import load_table, name_rows
 from coterie.cli.options import ClusterRequest
 from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import ProgressDisplay
@@ -13,6 +13,7 @@ from coterie.cli.suitability import check_suitable
 from coterie.cli.summary import known_classes, print_summary
 from coterie.errors import InputError
 from coterie.tables.readers.images import Size
+from coterie.tables.roles import reject_unusable
 from coterie.tables.table import Table
 
 
@@ -29,6 +30,9 @@ def run(request: ClusterRequest) -> None:
         loaded = load_table(request, callback=callback)
     features = loaded.chosen.features
     _check_pixels(image, features)
+    if request.strict:
+        texts = set(parameters.get("text", ()))
+        reject_unusable(features.select([i for i, name in enumerate(features.names) if name not in texts]))
     n_clusters = parse_n_clusters(request.clusters)
     if n_clusters != "auto" and n_clusters > features.n_rows:
         raise InputError(
@@ -41,6 +45,7 @@ def run(request: ClusterRequest) -> None:
 
         model = method.build_estimator(**parameters)
     fitted = results.fit(model, features, display)
+    loaded = name_rows(loaded, fitted.model.table_.row_names)
     with display.status("Writing", "summary"):
         summary = results.summarise(fitted, request, loaded, known, outputs, image)
     with display.status("Writing", "writing"):

@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
 
@@ -108,6 +108,14 @@ def load_table(reading: Reading, *, shape: ImageShape | None = None, callback: C
         truth=reading.truth,
     )
     return Loaded(source, reading, table, chosen)
+
+
+def name_rows(loaded: Loaded, column: str | None) -> Loaded:
+    """Return what was read with a column that names its rows, if there is one and the options name none."""
+    if column is None or loaded.chosen.ids is not None or column not in loaded.table.names:
+        return loaded
+    ids = as_integers(loaded.table.column(loaded.table.names.index(column)))
+    return replace(loaded, chosen=replace(loaded.chosen, ids=ids, ids_name=column))
 
 
 def _split_names(given: list[str] | None, table: Table) -> list[str]:

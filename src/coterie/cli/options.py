@@ -48,6 +48,12 @@ class Reading:
         "Column with known classes to compare with; not used for clustering. For images, folder means the name of the "
         "sub-folder.",
     )
+    strict: bool = _option(
+        "--strict",
+        None,
+        "Stop if columns cannot be used as they are, instead of leaving them out or filling them in.",
+        default=False,
+    )
     image_size: str | None = _option(
         "--image-size", "HxW", "Resize the images of a folder. [default: the most common size, no side above 64]"
     )
@@ -86,8 +92,20 @@ class ClusterRequest(Reading, Writing):
     """
 
     arguments: ClassVar = (
-        *("file", "clusters", "method", "seed", "columns", "drop", "ids", "truth", "rows", "append", "report"),
-        *("image", "image_size", "save", "force", "anyway", "quiet", "json", "profile", "header", "delimiter"),
+        *("file", "clusters", "method", "seed", "columns", "drop", "ids", "truth", "strict", "rows", "append"),
+        *(
+            "report",
+            "image",
+            "image_size",
+            "save",
+            "force",
+            "anyway",
+            "quiet",
+            "json",
+            "profile",
+            "header",
+            "delimiter",
+        ),
     )
     clusters: str = _option("-k --clusters", "N|auto", "Number of clusters{n_clusters}.", default="auto")
     method: str = _option(
@@ -113,8 +131,8 @@ class PredictRequest(Reading, Writing):
     """
 
     arguments: ClassVar = (
-        *("model", "file", "columns", "drop", "ids", "rows", "append", "force", "quiet", "json", "profile"),
-        *("header", "delimiter"),
+        *("model", "file", "columns", "drop", "ids", "strict", "rows", "append", "force", "quiet", "json"),
+        *("profile", "header", "delimiter"),
     )
     model: str = _argument("MODEL", "Model file written by cluster --save.")
 

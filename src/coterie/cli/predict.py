@@ -5,13 +5,12 @@ The model file and the table are read, and checked, before scikit-learn is impor
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from coterie.cli.imports import quick_import
-from coterie.cli.inputs import load_table, result_table
+from coterie.cli.inputs import load_table, name_rows, result_table
 from coterie.cli.options import PredictRequest
 from coterie.cli.outputs import check_outputs
 from coterie.cli.progress import ProgressDisplay
@@ -19,9 +18,9 @@ from coterie.cli.summary import Summary, cluster_sizes, count_outliers, print_su
 from coterie.errors import TableError, WeightsError
 from coterie.methods import get_method, read_card
 from coterie.progress import Callback, Progress
-from coterie.tables.encoder import TableEncoder
+from coterie.tables.adapt import adapt_table
 from coterie.tables.readers import write_table
-from coterie.tables.table import Array, Table, format_list, image_shape, take_rows
+from coterie.tables.table import Array, Table, image_shape, take_rows
 
 if TYPE_CHECKING:  # imports scikit-learn
     from coterie.base import BaseClusterer
@@ -43,12 +42,21 @@ def run(request: PredictRequest) -> None:
         model = method.load_estimator().load(request.model)
     with display.progress("Encoding", "encoding") as callback:
         read = model.prepare_table(loaded.chosen.features, callback)
-    features = _match_columns(read, model.table_)
+    adapted = adapt_table(model.table_, read)
+    features = adapted.table
+    if request.strict and adapted.changed:
+        raise TableError(
+            f"{loaded.source.name} differs from the table that the model was fitted on ({'; '.join(adapted.changed)}). "
+            "Fix it, or leave --strict out."
+        )
+    loaded = name_rows(loaded, model.table_.row_names)
     with display.progress("Predicting", "assignment") as callback:
         start = time.perf_counter()
         labels, memberships = _predict(model, features, callback)
         seconds = time.perf_counter() - start
-        notes = (*features.notes, *model.table_.describe_unseen(features))
+        # What the missing columns would have said is unknown.
+        memberships = (1.0 - adapted.missing) * memberships + adapted.missing / max(1, model.n_clusters_)
+        notes = (*read.notes, *adapted.notes, *model.table_.describe_unseen(features))
     with display.status("Writing", "writing"):
         if outputs.wants_rows:
             rows = result_table(loaded, labels, memberships, append=request.append, typed=outputs.typed)
@@ -84,37 +92,8 @@ def _predict(model: "BaseClusterer", features: Table, callback: Callback) -> tup
     started, n = time.monotonic(), features.n_rows
     parts = []
     for start in range(0, n, _ROWS_AT_ONCE):
-        part = (
-            features if n <= _ROWS_AT_ONCE else _select_rows(features, np.arange(start, min(n, start + _ROWS_AT_ONCE)))
-        )
+        part = features if n <= _ROWS_AT_ONCE else take_rows(features, np.arange(start, min(n, start + _ROWS_AT_ONCE)))
         parts.append((model.predict(part), model.predict_proba(part)))
         seconds = time.monotonic() - started
         callback(Progress(min(n, start + _ROWS_AT_ONCE), n, seconds=seconds, stage=f"assignment of {n:,} rows"))
     return np.concatenate([labels for labels, _ in parts]), np.concatenate([memberships for _, memberships in parts])
-
-
-def _select_rows(table: Table, rows: Array) -> Table:
-    """Return some rows of a table, also of its extra columns."""
-    extra = {name: values[rows] for name, values in table.extra_columns.items()}
-    return replace(take_rows(table, rows), extra_columns=extra)
-
-
-def _match_columns(features: Table, encoder: TableEncoder) -> Table:
-    """Ignore columns that the model does not know by name; without names, their number must be right."""
-    if encoder.named and features.named:
-        fitted = set(encoder.names)
-        known = [i for i, name in enumerate(features.names) if name in fitted]
-        others = [name for name in features.names if name not in fitted]
-        if not others or not known:
-            return features
-        note = f"ignored because the model does not use them: {format_list(others)}"
-        return replace(features.select(known), notes=(*features.notes, note))
-    if features.n_columns != len(encoder.names):
-        kind, advice = ("pixels per image", "Use a model that was fitted on such images")
-        if features.image is None:
-            kind, advice = "columns", "Choose columns with --columns, --drop or --id"
-        raise TableError(
-            f"{features.source} has {features.n_columns:,} {kind}, but the model was fitted on "
-            f"{len(encoder.names):,} columns. {advice}."
-        )
-    return features

@@ -50,6 +50,13 @@ METHOD = Method(
             "weights",
             metavar="ENCODER",
         ),
+        Option(
+            "--text",
+            "text",
+            "cluster a column of texts by what they say, beside the other columns. Can be repeated",
+            kind=list,
+            metavar="COL",
+        ),
         Option("--cache", "cache", "folder that keeps the embeddings of an encoder", metavar="DIR"),
         Option(
             "--noise",

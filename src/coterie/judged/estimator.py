@@ -293,7 +293,8 @@ class Coterie(BaseClusterer):
     def _prepare_texts(self, table: Table, callback: Callback | None, *, reset: bool) -> Table:
         """Replace the columns of texts by numbers; the texts become extra columns."""
         columns = [self.text] if isinstance(self.text, str) else list(self.text or ())
-        if all(name in table.extra_columns for name in columns):  # done already
+        made = {name for fitted in vars(self).get("_texts", ()) for name in fitted.names}
+        if made and made <= set(table.names):  # done already
             return table
         for name in columns:
             if name not in table.names:

@@ -49,7 +49,9 @@ def _draw_map(ax: "Axes", model: BaseClusterer, data: ClusteringData, descriptio
     drawn = build_map(data, model, description, cluster_colours(data.n_clusters))
     to_percent = np.array([100.0 / WIDTH, -100.0 / HEIGHT])  # the page counts y from the top
     _scatter(ax, data, drawn.rows, drawn.points * to_percent + [0.0, 100.0], drawn.point_size)
-    for cluster, (x, y) in enumerate(drawn.prototypes * to_percent + [0.0, 100.0]):
+    for cluster, (x, y) in enumerate(drawn.labels * to_percent + [0.0, 100.0]):
+        if np.isnan(x):  # none of its rows is on the map
+            continue
         box = {"boxstyle": "round,pad=0.2", "facecolor": "white", "edgecolor": "none", "alpha": 0.75}
         ax.annotate(str(cluster), (x, y), ha="center", va="center", fontweight="bold", bbox=box)
     _set_ticks(ax, drawn.x, drawn.y)

@@ -47,7 +47,7 @@ def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
     if encoder.named and table.named:
         position = {name: i for i, name in enumerate(table.names)}
         absent = [encoder.names[i] for i in needed if encoder.names[i] not in position]
-        if len(absent) == len(needed):
+        if needed and len(absent) == len(needed):
             raise TableError(
                 f"{table.source} has none of the columns that the model was fitted on: {format_list(absent)}. It has "
                 f"{format_list(table.names)}. Give it a table with the same columns."

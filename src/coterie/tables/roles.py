@@ -139,7 +139,7 @@ def _judge_numbers(table: Table, position: int) -> UnusableColumn | None:
     if not (_are_integers(values[: 2 * MIN_ROWS]) and _are_integers(values)):
         return None
     steps = np.diff(values.astype(np.float64))
-    if (steps == 1.0).all() or (steps == -1.0).all():
+    if steps[0] != 0.0 and (steps == steps[0]).all():
         return UnusableColumn(name, _NUMBERS_THE_ROWS, names_rows=True)
     n_different = len(np.unique(values))
     is_unique = n_different == len(values)

@@ -129,11 +129,12 @@ class Table:
 
 def take_rows(table: Table, rows: npt.NDArray[np.int64]) -> Table:
     """Return a table of some of the rows."""
+    extra = {name: values[rows] for name, values in table.extra_columns.items()}
     if table.sparse is not None:
-        return replace(table, sparse=table.sparse[rows], extra_columns={})
+        return replace(table, sparse=table.sparse[rows], extra_columns=extra)
     if table.block is not None:
-        return replace(table, block=table.block[rows], extra_columns={})
-    return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns={})
+        return replace(table, block=table.block[rows], extra_columns=extra)
+    return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns=extra)
 
 
 def _read_only(values: Array) -> Array:
