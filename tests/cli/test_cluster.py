@@ -83,7 +83,7 @@ def test_summary(command: Command) -> None:
     assert "ARI 1.000, NMI 1.000, accuracy 1.000" in outcome.out
     assert "distinguishing features" in outcome.out
     assert "high height" in outcome.out or "high weight" in outcome.out or "member" in outcome.out
-    assert "note: missing values, which tell nothing: 'height' 1 of 24" in outcome.err
+    assert "note: missing values, filled with the median: 'height' 1 of 24" in outcome.err
     assert "-o OUT.csv" in outcome.err
     assert files() == []
 
