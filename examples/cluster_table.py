@@ -1,12 +1,9 @@
 """Cluster a table, list what was decided, and write a report: `python examples/cluster_table.py`."""
 
-from pathlib import Path
-
 import numpy as np
 
 from coterie import Coterie
 from coterie.metrics import adjusted_rand_index
-from coterie.reporting.page import render_report
 from coterie.tables.readers import example_path, read_table
 from coterie.tables.table import choose_columns
 
@@ -25,9 +22,7 @@ def main() -> None:
     uncertain = np.argsort(model.probabilities_.max(axis=1))[:3]
     print(f"least certain rows: {(uncertain + 1).tolist()}")
 
-    page = render_report(model, chosen.features, title="Wines", source="wine.csv", truth=chosen.truth)
-    Path("wine.html").write_text(page, encoding="utf-8")
-    print("wrote wine.html")
+    print(f"wrote {model.report('wine.html', title='Wines', truth=chosen.truth, force=True)}")
 
 
 if __name__ == "__main__":

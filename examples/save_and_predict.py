@@ -7,18 +7,18 @@ from sklearn.datasets import load_iris
 from sklearn.model_selection import train_test_split
 
 import coterie
-from coterie import ClAM
+from coterie import Coterie
 
 
 def main() -> None:
     known, new = train_test_split(load_iris().data, test_size=50, random_state=0)
-    model = ClAM(n_clusters=3, random_state=0).fit(known)
+    model = Coterie(n_clusters=3, random_state=0).fit(known)
 
     path = Path("iris.safetensors")
     model.save(path, force=True)  # force replaces an existing file
     print(f"saved {path}, {path.stat().st_size} bytes")
 
-    # In another program: the file has the prototypes and the encoding of the columns, but no rows of the data.
+    # In another program: the file is all that is needed.
     loaded = coterie.load(path)
     clusters = loaded.predict(new)
     print(f"new rows per cluster: {np.bincount(clusters, minlength=loaded.n_clusters_).tolist()}")

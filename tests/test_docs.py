@@ -1,16 +1,22 @@
 """What the pages show runs, what they name exists, and what they link to is there."""
 
+import ast
+import json
 import re
 import runpy
 import shlex
 import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
+import matplotlib as mpl
 import pytest
+from matplotlib import pyplot as plt
 
 from coterie.__main__ import main
 
+mpl.use("Agg")
 _ROOT = Path(__file__).parents[1]
 _SOURCE = _ROOT / "src" / "coterie"
 _PAGES = [*sorted(_ROOT.glob("*.md")), *sorted(_ROOT.glob("docs/**/*.md"))]
@@ -95,6 +101,30 @@ def test_example_is_short_and_runs(
     monkeypatch.setattr("sys.argv", [str(example), *(["--steps", "2"] if takes_steps else [])])
     runpy.run_path(str(example), run_name="__main__")
     assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("notebook", sorted(_ROOT.glob("examples/*.ipynb")), ids=_name)
+def test_notebook_runs(notebook: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Run its cells in one namespace, and show the last value of each as a notebook does."""
+    monkeypatch.chdir(tmp_path)
+    content = json.loads(notebook.read_text(encoding="utf-8"))
+    assert content["nbformat"] == 4
+    namespace: dict[str, Any] = {}
+    shown = []
+    for cell in content["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        assert (cell["outputs"], cell["execution_count"]) == ([], None), "outputs are stripped"
+        program = ast.parse("".join(cell["source"]))
+        last = program.body.pop() if isinstance(program.body[-1], ast.Expr) else None
+        exec(compile(program, notebook.name, "exec"), namespace)  # noqa: S102  (a file of this repository)
+        if isinstance(last, ast.Expr):
+            value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), namespace)  # noqa: S307
+            shown.append(value._repr_html_() if hasattr(value, "_repr_html_") else repr(value))
+    assert all(shown)
+    for number in plt.get_fignums():
+        plt.figure(number).canvas.draw()
+    plt.close("all")
 
 
 @pytest.mark.parametrize("page", _PAGES, ids=_name)

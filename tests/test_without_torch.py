@@ -34,6 +34,9 @@ np.savetxt("rows.csv", X, delimiter=",", header="a,b,c", comments="")
 cluster = ["cluster", "rows.csv", "--report", "page.html", "--save", "mine.safetensors", "-o", "labels.csv"]
 assert main(cluster) == 0
 assert main(["predict", "mine.safetensors", "rows.csv", "-o", "again.csv"]) == 0
+assert len(coterie.cluster(X, effort="fast").summary()) == 3
+coterie.report(model, X, "python.html")
+model.plot().figure.savefig("map.png")
 assert "torch" not in sys.modules
 """
 _OTHERS = """

@@ -7,26 +7,36 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, ClassVar, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Self, final
 
+import narwhals as nw
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator, ClusterMixin
+from scipy.spatial.distance import cdist
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from coterie import __version__
 from coterie.checkpoint import load_checkpoint, save_checkpoint
-from coterie.errors import InputError, WeightsError
+from coterie.errors import InputError, TableError, WeightsError
+from coterie.methods import import_object
+from coterie.metrics import adjusted_rand_index, silhouettes
 from coterie.progress import Callback, make_callback
 from coterie.tables.encoder import TableEncoder
-from coterie.tables.table import Table, as_table, image_shape
+from coterie.tables.table import Table, as_table, densify, image_shape, take_rows
 from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SILHOUETTE_ROWS = 2_000  # on which ``score`` measures the silhouette
 _SHARED_PARAMETERS = {
     "device": 'str\n"auto" (a GPU if there is one), "cpu", "cuda", ...',
     "random_state": "int, RandomState or None\nThe same seed gives the same result.",
@@ -83,6 +93,8 @@ class Selection:
     alternative: Callable[[int, Any], npt.NDArray[np.int64]]
     """Returns the labels of the rows of a table by the best candidate with that number of clusters."""
     low_confidence: float = 0.25  # confidence below which the result is little better than a guess
+    agreement: Sequence[float] = ()
+    """Adjusted Rand index of the result with the choice of each subsample, its own included; empty if unknown."""
 
 
 @final
@@ -107,7 +119,30 @@ class FitDescription:
     sections: tuple[ReportSection, ...] = ()  # further sections of the report
 
 
-class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
+@final
+@dataclass(frozen=True, slots=True, eq=False)
+class ShownRows:
+    """The rows that a summary, a report or a map shows, and how the caller knows them."""
+
+    table: Table
+    index: Any = None  # the index of a pandas frame; None if rows have numbers only
+    library: str | None = None  # "pandas", "polars" or "pyarrow", if the rows came as a data frame
+
+    @classmethod
+    def from_input(cls, X: Any, table: Table) -> "ShownRows":
+        """Keep the index and the kind of the data frame that a table was made from; no value is copied."""
+        frame: object = nw.from_native(X, eager_only=True, allow_series=True, pass_through=True)
+        if not isinstance(frame, nw.DataFrame | nw.Series):
+            return cls(table)
+        return cls(table, nw.maybe_get_index(frame), frame.implementation.value)
+
+    def take(self, positions: npt.NDArray[np.int64]) -> "ShownRows":
+        """Return some of the rows."""
+        index = None if self.index is None else self.index[positions]
+        return replace(self, table=take_rows(self.table, positions), index=index)
+
+
+class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # scikit-learn is untyped
     """Base of all estimators.
 
     A subclass declares its ``method`` name and the ``constraints`` of its parameters, implements ``_fit`` and
@@ -127,8 +162,10 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
     callback: Callback | None
     table_: TableEncoder
     labels_: npt.NDArray[np.int64]
+    probabilities_: npt.NDArray[np.float32]
     n_clusters_: int
     notes_: tuple[str, ...]
+    _fitted_rows: ShownRows
     _sizes: list[int] | None = None  # rows of each cluster, if a model file says so
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -157,6 +194,8 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         check_parameters(self, self.constraints)
         with one_thread():
             self._fit(X)
+        # Rows of texts, which became numbers on the way, keep their index.
+        self._fitted_rows = ShownRows.from_input(X, self._fitted_rows.table)
         return self
 
     def predict(self, X: Any) -> npt.NDArray[np.int64]:
@@ -192,6 +231,211 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         with one_thread():
             return self._predict_proba(X)
 
+    def transform(self, X: Any) -> npt.NDArray[Any]:
+        """Compute the distances of the rows of X from the cluster centres, in the encoded columns.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+
+        Returns
+        -------
+        array (n, n_clusters_) of float64
+            A data frame with the index of X after ``set_output(transform="pandas")``.
+
+        Examples
+        --------
+        >>> from coterie import Coterie
+        >>> model = Coterie(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0], [11.0]])
+        >>> model.transform([[10.0], [0.5]]).argmin(axis=1).tolist()
+        [0, 1]
+        >>> model.get_feature_names_out().tolist()
+        ['coterie0', 'coterie1']
+        """
+        check_is_fitted(self)
+        with one_thread():
+            return cdist(self._encode_table(self._read(X, reset=False)), self._encoded_centres())
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Compute how good the clusters of the rows of X are; higher is better.
+
+        So that ``GridSearchCV`` and ``cross_val_score`` work without ``scoring``.
+
+        Parameters
+        ----------
+        X : array-like (n, d)
+            Rows with the columns of ``fit``.
+        y : array-like (n,), optional
+            Known classes.
+
+        Returns
+        -------
+        float
+            With known classes the adjusted Rand index. Without, the method's own measure; if it has none, the mean
+            silhouette in the encoded columns, on at most 2,000 rows sampled at random, or 0 if it is undefined.
+
+        Examples
+        --------
+        >>> from coterie import Coterie
+        >>> X = [[0.0], [1.0], [9.0], [10.0], [11.0]]
+        >>> model = Coterie(2, random_state=0).fit(X)
+        >>> model.score(X, ["low", "low", "high", "high", "high"])
+        1.0
+        >>> model.score(X) > 0.7
+        True
+        """
+        check_is_fitted(self)
+        if y is not None:
+            return adjusted_rand_index(y, self.predict(X))
+        with one_thread():
+            return self._score(X)
+
+    def report(
+        self,
+        path: str | Path | None = None,
+        X: Any = None,
+        *,
+        title: str | None = None,
+        ids: Any = None,
+        truth: Any = None,
+        images: tuple[int, int] | None = None,
+        force: bool = False,
+    ) -> Path | str:
+        """Write one self-contained HTML page that shows and explains the clusters.
+
+        Parameters
+        ----------
+        path : str or Path, optional
+            File to write. Without it, the page is returned.
+        X : array-like (n, d), optional
+            Rows to show; by default those of ``fit``. An estimator that was loaded, pickled or copied has no rows, and
+            needs them.
+        title : str, optional
+            Heading of the page.
+        ids : array-like (n,) or str, optional
+            Names of the rows, or the column of X that has them. By default an index of a pandas frame that is not
+            just numbered, a column that was left out because it identifies the rows, or numbers from 0.
+        truth : array-like (n,) or str, optional
+            Known class of each row, to compare the clusters with, or the column of X that has them.
+        images : (height, width), optional
+            Show rows as grey images of this shape; the columns are their pixels. Not needed for arrays of images.
+        force : bool
+            Whether an existing file may be replaced.
+
+        Returns
+        -------
+        Path or str
+            The file; or the HTML if there is no path.
+
+        Notes
+        -----
+        The estimator refers to the rows of ``fit`` without copying them: do not change the values of an array in place
+        before calling ``report``, ``summary`` or ``plot`` without X. Adding a column to a data frame does no harm.
+
+        Examples
+        --------
+        >>> from coterie import Coterie
+        >>> page = Coterie(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0]]).report()
+        >>> page.startswith("<!doctype html>")
+        True
+        """
+        write = _show("write_report")
+        written: Path | str = write(self, path, X, title=title, ids=ids, truth=truth, images=images, force=force)
+        return written
+
+    def summary(self, X: Any = None) -> Any:
+        """Describe the clusters in a data frame with one row per cluster, and a last one for noise if there is any.
+
+        Parameters
+        ----------
+        X : array-like (n, d), optional
+            Rows to describe; by default those of ``fit``. An estimator that was loaded, pickled or copied needs them.
+
+        Returns
+        -------
+        DataFrame
+            Of pandas, polars or Arrow, as the rows were; otherwise of the first of these that is installed. Its columns
+            are ``cluster``, ``size``, ``share`` (of the rows), ``membership`` (mean, of the rows in their own cluster),
+            ``features`` that distinguish the cluster from the other rows, the ``typical`` row by its name as in
+            ``report``, and the mean or the most frequent level of the columns in which the clusters differ most.
+
+        Examples
+        --------
+        >>> from coterie import Coterie
+        >>> import pandas as pd
+        >>> heights = pd.DataFrame({"height": [1.0, 2.0, 3.0, 9.0, 10.0, 11.0, 10.0]}, index=list("abcdefg"))
+        >>> Coterie(2, random_state=0).fit(heights).summary()[["size", "features", "typical", "mean height"]]
+           size     features typical  mean height
+        0     4  high height       e         10.0
+        1     3   low height       b          2.0
+        """
+        return _show("summarise")(self, X)
+
+    def plot(self, ax: "Axes | None" = None, X: Any = None, columns: tuple[str, str] | None = None) -> "Axes":
+        """Draw the rows as points, coloured by cluster; needs matplotlib, ``pip install 'coterie[plot]'``.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, optional
+            Where to draw; by default in a new figure.
+        X : array-like (n, d), optional
+            Rows to draw; by default those of ``fit``. An estimator that was loaded, pickled or copied needs them.
+        columns : (str, str), optional
+            Two columns of numbers, booleans or dates for the axes. By default rows are placed as on the map of the
+            report.
+
+        Returns
+        -------
+        matplotlib Axes
+
+        Examples
+        --------
+        >>> from coterie import Coterie
+        >>> model = Coterie(2, random_state=0).fit([[0.0], [1.0], [9.0], [10.0]])
+        >>> from matplotlib.figure import Figure
+        >>> model.plot(ax=Figure().subplots()).get_legend() is not None
+        True
+        """
+        axes: Axes = import_object("coterie.reporting.plot:plot_clusters", "plot")(self, ax, X, columns)
+        return axes
+
+    def rows_to_show(self, X: Any = None, at_most: int | None = None) -> tuple[Self, ShownRows]:
+        """Return rows, and an estimator whose ``labels_`` and ``probabilities_`` are those of these rows.
+
+        Parameters
+        ----------
+        X : array-like (n, d), optional
+            Rows with the columns of ``fit``; by default those of ``fit`` themselves.
+        at_most : int, optional
+            Number of rows to sample at random if there are more.
+
+        Returns
+        -------
+        estimator
+            Itself for the rows of ``fit``, otherwise a copy.
+        ShownRows
+        """
+        check_is_fitted(self)
+        if X is None:
+            fitted: ShownRows | None = vars(self).get("_fitted_rows")
+            if fitted is None:
+                raise InputError(
+                    f"This {type(self).__name__} has no rows: it was loaded, pickled or copied, and these keep none. "
+                    "Give the rows to show as X."
+                )
+            if at_most is None or fitted.table.n_rows <= at_most:
+                return self, fitted
+            sample = _sample(fitted.table.n_rows, at_most)
+            return self._with_labels(self.labels_[sample], self.probabilities_[sample]), fitted.take(sample)
+        rows = ShownRows.from_input(X, self._read(X, reset=False))
+        if at_most is not None:
+            rows = rows.take(_sample(rows.table.n_rows, at_most))
+        labels = self.predict(rows.table)
+        if np.array_equal(labels, vars(self).get("labels_", ())):
+            return self, rows
+        return self._with_labels(labels, self.predict_proba(rows.table)), rows
+
     @abstractmethod
     def _fit(self, X: Any) -> None:
         """Set the fitted attributes; runs on one thread, after the parameters were checked."""
@@ -204,6 +448,41 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         """Compute labels; by default the most probable cluster."""
         labels: npt.NDArray[np.int64] = self._predict_proba(X).argmax(axis=1).astype(np.int64)
         return labels
+
+    def _score(self, X: Any) -> float:
+        """Compute the measure of clusters without known classes; by default the silhouette."""
+        table = self._read(X, reset=False)
+        if table.n_rows > _SILHOUETTE_ROWS:
+            table = take_rows(table, _sample(table.n_rows, _SILHOUETTE_ROWS))
+        labels = self._predict(table)
+        inside = labels >= 0
+        clusters, numbered = np.unique(labels[inside], return_inverse=True)
+        if not 1 < len(clusters) < len(numbered):
+            return 0.0
+        embed = self.describe_fit(table).embed
+        encoded = self._encode_table(table) if embed is None else embed(table)
+        return float(silhouettes(encoded[inside], numbered[None])[0])
+
+    def _encode_table(self, table: Table) -> npt.NDArray[Any]:
+        """Encode rows as numbers, missing values filled in."""
+        encoded: npt.NDArray[Any] = (self.describe_fit(table).encode or self.table_.transform)(table)
+        return encoded
+
+    def _encoded_centres(self) -> npt.NDArray[Any]:
+        """Return the mean (n_clusters_, n_encoded) of the encoded rows of each cluster."""
+        centres: npt.NDArray[Any] = self._means
+        return centres
+
+    @property
+    def _n_features_out(self) -> int:
+        """Number of columns of ``transform``, which scikit-learn names."""
+        return self.n_clusters_
+
+    def _with_labels(self, labels: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float32]) -> Self:
+        """Return a copy that describes other rows; a subclass removes what holds for the rows of ``fit`` only."""
+        other = copy(self)
+        other.labels_, other.probabilities_ = labels, probabilities
+        return other
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report; a subclass adds what only it knows.
@@ -227,7 +506,7 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         reset : bool
             Whether the table is one to fit, not to predict.
         """
-        return table
+        return densify(table)
 
     @abstractmethod
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
@@ -329,7 +608,24 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.three_d_array = True
+        tags.input_tags.sparse = True
         return tags
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what pickle and copy keep: all but the rows of ``fit``, as in model files."""
+        return {name: value for name, value in super().__getstate__().items() if name != "_fitted_rows"}
+
+    def _repr_html_inner(self) -> str:
+        """Return what notebooks show: scikit-learn's diagram, and of a fitted estimator its clusters."""
+        if "n_clusters_" not in vars(self):
+            diagram: str = super()._repr_html_inner()
+            return diagram
+        card: str = _show("render_card")(self)
+        return card
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        texts = {"text/plain": repr(self)}
+        return texts | ({"text/html": self._repr_html_inner()} if get_config()["display"] == "diagram" else {})
 
     def _progress(self) -> Callback | None:
         """Return what receives progress: the callback, and the printer if ``verbose``."""
@@ -337,14 +633,17 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
 
     def _read(self, X: Any, *, reset: bool) -> Table:
         """Return X as a table, after scikit-learn's checks of names and number of columns."""
-        table = as_table(X)
-        if not reset:
+        _check_is_table(X)
+        table = densify(as_table(X))
+        if reset:
+            self._fitted_rows = ShownRows.from_input(X, table)
+        else:
             self._check_image_shape(table)
         if isinstance(X, Table):
             if reset:
                 self.n_features_in_ = X.n_columns
                 self.feature_names_in_ = np.array(X.names, dtype=object)
-            return X
+            return table
         has_columns = table.named or (isinstance(X, np.ndarray) and table.image is None)
         shaped = X if has_columns else np.empty((0, table.n_columns))
         validate_data(self, shaped, reset=reset, skip_check_array=True)
@@ -357,6 +656,42 @@ class BaseClusterer(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # 
             raise InputError(
                 f"X has images of shape {table.image} (height, width, channels), but {type(self).__name__} was "
                 f"fitted on images of shape {fitted}. Resize them to that shape."
+            )
+
+
+def _show(name: str) -> Any:
+    """Import a function of the report, which is built upon estimators and above them."""
+    return import_object(f"coterie.reporting.python:{name}", "The report")
+
+
+def _sample(n_rows: int, at_most: int) -> npt.NDArray[np.int64]:
+    """Return all row numbers, or a random sample of them with a fixed seed, in ascending order."""
+    if n_rows <= at_most:
+        return np.arange(n_rows)
+    return np.sort(np.random.default_rng(0).choice(n_rows, at_most, replace=False))
+
+
+def _check_is_table(X: Any) -> None:
+    """Reject what is no table, and say what to do; ``as_table`` rejects arrays that are none."""
+    if X is None:
+        raise TableError("Expected 2D array, got None instead. Give an array, a data frame or a list of rows.")
+    if isinstance(X, str | Path):
+        raise TableError(
+            f"Expected 2D array, got the name {str(X)!r} instead. To cluster a file, use "
+            f"coterie.cluster({str(X)!r}), or read it first with coterie.tables.readers.read_table."
+        )
+    if isinstance(X, Mapping) and not hasattr(X, "shape"):  # one kind of sparse matrix is a dict
+        kind = type(X).__name__
+        raise TableError(f"Expected 2D array, got a {kind} instead. Make it a table, such as pandas.DataFrame(X).")
+    if isinstance(nw.from_native(X, allow_series=True, pass_through=True), nw.Series):
+        raise TableError("Expected 2D array, got a single column instead. Use X.to_frame().")
+    if isinstance(X, list | tuple) and X:
+        if all(isinstance(row, Mapping) for row in X):
+            raise TableError(f"Expected 2D array, got a {type(X).__name__} of dicts instead. Use pandas.DataFrame(X).")
+        if all(isinstance(row, str) for row in X):
+            raise TableError(
+                f"Expected 2D array, got a {type(X).__name__} of {len(X):,} texts instead. To cluster texts by what "
+                "they mean, give Coterie an encoder; see docs/embeddings.md."
             )
 
 

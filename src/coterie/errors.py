@@ -19,6 +19,10 @@ class TableError(InputError):
     """A table cannot be read or encoded."""
 
 
+class EmptyTableError(TableError):
+    """A table has no rows or no columns."""
+
+
 class ConfigError(InputError):
     """A configuration has an unknown setting or an invalid value."""
 

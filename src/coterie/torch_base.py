@@ -29,6 +29,10 @@ class TorchClusterer(BaseClusterer, ABC):
         check_is_fitted(self)
         return self._to_tensor(self._read(X, reset=False))
 
+    def _encoded_centres(self) -> npt.NDArray[Any]:
+        """Return the mean of the encoded rows of each cluster, which is a tensor here."""
+        return to_numpy(self._means)
+
     def _to_tensor(self, table: Table) -> Tensor:
         return torch.from_numpy(self.table_.transform(table)).to(device_from(self.device))
 

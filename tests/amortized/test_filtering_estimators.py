@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import adjusted_rand_score
+from sklearn.metrics import adjusted_rand_score, silhouette_score
 from torch import Generator
 
 from coterie import AMCP, DAC
@@ -22,6 +22,7 @@ from coterie.config import to_dict
 from coterie.errors import InputError, WeightsError
 from coterie.methods import load
 from coterie.nn.model import build, to_arrays
+from coterie.tables.table import as_table
 
 Floats = npt.NDArray[np.float64]
 Estimator = type[DAC] | type[AMCP]
@@ -201,12 +202,14 @@ def test_densities_integrate_to_one(decoding: Any, network: str, weights: Any) -
 
 
 @pytest.mark.parametrize("estimator", [DAC, AMCP])
-def test_a_network_without_a_density_has_no_score(estimator: Estimator, weights: Any) -> None:
+def test_a_network_without_a_density_is_scored_by_the_silhouette(estimator: Estimator, weights: Any) -> None:
     X, _ = groups()
     model = estimator(weights=weights[estimator, "none"], random_state=0).fit(X)
-    for call in (model.score_samples, model.score):
-        with pytest.raises(InputError, match="no density"):
-            call(X)
+    with pytest.raises(InputError, match="no density"):
+        model.score_samples(X)
+    several = model.n_clusters_ > 1
+    expected = silhouette_score(model.table_.transform(as_table(X)), model.labels_) if several else 0.0
+    assert model.score(X) == pytest.approx(expected, abs=1e-5)
 
 
 def test_dataframes_with_missing_values_categories_and_dates(weights: Any, tmp_path: Path) -> None:

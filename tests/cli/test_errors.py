@@ -79,7 +79,7 @@ _INPUT = [
     (["people.csv", "--drop", _HEADER], "is left to cluster"),
     (["no_truth.csv", "--truth", "t"], "Column 't', given by --truth, has no values"),
     (["people.csv", "--delimiter", "::"], "one character"),
-    (["texts"], "'a.txt'"),
+    (["texts"], "a.txt has a header and no rows"),
     (["damaged"], "'b.png'"),
     (["photos/left/000.png"], "folder"),
     (["photos", "--truth", "class"], "'folder'"),

@@ -1,19 +1,25 @@
 """Statistics that explain clusters, compared with cases worked out by hand."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
-from coterie.reporting.data import ClusteringData, format_cell, sample_rows
+from coterie.reporting.data import CYCLE, ClusteringData, format_cell, format_mean, sample_rows
 from coterie.reporting.formatting import enumeration, format_number, format_percent, name_parts, short_names, shorten
 from coterie.reporting.profile import (
     ClusterProfile,
     Trait,
     cluster_names,
     describe_clusters,
+    describe_cycle,
     feature_statistics,
     rank_features,
 )
 from coterie.reporting.sections import heat_map
+from coterie.tables.encoder import Feature
 from coterie.tables.table import Table, as_table
 from tests.reporting.pages import GivenClusterer, data_of
 
@@ -35,6 +41,86 @@ def test_effect_is_the_difference_of_means_over_the_pooled_deviation() -> None:
     assert statistics.means[:, 0] == pytest.approx([2.0, 8.0])
     assert statistics.overall[0] == pytest.approx(4.4)
     assert statistics.z_scores[:, 0] == pytest.approx([(2 - 4.4) / np.std(x), (8 - 4.4) / np.std(x)])
+
+
+def test_traits_compare_with_the_rows_elsewhere() -> None:
+    x = np.array([10.0, 12.0, 14.0, 0.0, 2.0, 4.0])
+    since = np.datetime64("2020-01-01", "us") + (100 * x).astype("timedelta64[D]")
+    first, _ = profiles_of(data_with(Table(("x", "since"), (x, since)), [0, 0, 0, 1, 1, 1]))
+    traits = {trait.label: trait for trait in first.traits}
+    assert (traits["x"].inside, traits["x"].outside, traits["x"].bar) == ("12", "2", 1.0)
+    assert traits["x"].difference == "5.0 standard deviations above the others"
+    assert traits["since"].outside == "2020-07-19"
+    assert traits["since"].difference == "5.0 standard deviations later than the others"
+
+
+def test_sums_of_zeros_are_zero() -> None:
+    feature = Feature("x", "x", "number")
+    assert [format_mean(feature, mean, 2.0) for mean in (1.7e-14, 1e-3, 0.0)] == ["0", "0.001", "0"]
+
+
+def cyclic(parts: Mapping[str, tuple[float, Sequence[float]]]) -> ClusteringData:
+    """Return two clusters of six rows and the parts of a date by name: the length of the cycle, and a value per row."""
+    signup = np.datetime64("2020-01-01", "us") + np.arange(12).astype("timedelta64[D]")
+    data = data_with(Table(("signup",), (signup,)), [0] * 6 + [1] * 6)
+    features, columns = list(data.features), [data.values[:, 0]]
+    for part, (length, values) in parts.items():
+        angles = 2 * np.pi * np.array(values) / length
+        for level, column in (("cos", np.cos(angles)), ("sin", np.sin(angles))):
+            kind: Any = CYCLE
+            features.append(Feature(f"signup: {part} ({level})", "signup", kind, level))
+            columns.append(column)
+    data = replace(data, features=tuple(features))
+    vars(data)["values"] = np.column_stack(columns)  # as the encoder would return them
+    return data
+
+
+def test_parts_of_dates_are_described_by_their_mean_direction() -> None:
+    spread = [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    hours = [21.5, 22.0, 22.5, 23.0, 21.0, 22.0]
+    data = cyclic(
+        {
+            "hour": (24, [*hours, *(4 * each for each in spread)]),
+            "weekday": (7, [5, 5, 5, 5, 5, 6, *spread]),
+            "month": (12, [11, 0, 11, 10, 11, 11, *(2 * each for each in spread)]),
+        }
+    )
+    assert [(each.part, each.cosine, each.sine) for each in data.cycles] == [
+        ("hour", 1, 2),
+        ("weekday", 3, 4),
+        ("month", 5, 6),
+    ]
+    traits = [describe_cycle(data, each, 0) for each in data.cycles]
+    found = [(trait.label, trait.inside, trait.outside) for trait in traits if trait is not None]
+    assert found == [
+        ("signup: hour", "around 22:00", "no usual time"),
+        ("signup: weekday", "mostly Saturdays", "no usual time"),
+        ("signup: month", "around December", "no usual time"),
+    ]
+    assert [describe_cycle(data, each, 1) for each in data.cycles] == [None] * 3
+    profile = profiles_of(data)[0]
+    assert {"signup: hour", "signup: weekday", "signup: month"} <= {trait.label for trait in profile.traits}
+
+
+def test_parts_of_dates_that_do_not_differ_and_weekends() -> None:
+    both = cyclic({"weekday": (7, [5, 6, 5, 6, 5, 6, *[2] * 6]), "hour": (24, [9] * 12)})
+    weekend, nine = (describe_cycle(both, each, 0) for each in both.cycles)
+    assert nine is None
+    assert weekend is not None
+    assert (weekend.inside, weekend.outside) == ("mostly weekends", "mostly Wednesdays")
+    assert weekend.word == "signup mostly weekends"
+
+
+def test_features_that_mean_nothing_by_themselves_are_no_traits() -> None:
+    data = cyclic({"hour": (24, [0] * 6 + [12] * 6)})
+    statistics = feature_statistics(data)
+    assert data.features_by_column == [[0]]
+    assert data.independent_features == {0}
+    heat = heat_map(data, statistics)
+    assert heat is not None
+    assert [row["label"] for row in heat["rows"]] == ["signup"]
+    halves = replace(data, features=data.features[:2])  # a cosine without its sine
+    assert halves.cycles == []
 
 
 def test_variance_between_clusters_is_explained_and_effects_finite() -> None:
@@ -67,8 +153,9 @@ def test_categories_are_described_by_proportions() -> None:
     first, second = profiles_of(data_with(table, [0, 0, 0, 1, 1, 1]))
     assert first.name == "colour red"
     trait = first.traits[0]
-    assert (trait.label, trait.inside, trait.overall) == ("colour = red", "100%", "50%")
+    assert (trait.label, trait.inside, trait.outside) == ("colour = red", "100%", "0%")
     assert trait.effect == pytest.approx(np.pi)
+    assert (trait.bar, trait.difference) == (1.0, "100 percentage points more than elsewhere")
     assert second.name == "colour blue"
     assert format_cell(table, 0, 4) == "missing"
 
@@ -122,7 +209,7 @@ def test_typical_rows_are_near_the_prototype_and_borderline_ones_have_small_marg
 
 
 def trait(column: str, word: str, effect: float = 2.0, inside: str = "1") -> Trait:
-    return Trait(column, column, effect, inside, "0", word)
+    return Trait(column, column, effect, inside, "0", word, 0.5, "")
 
 
 def test_names_have_distinct_strong_traits_or_values() -> None:

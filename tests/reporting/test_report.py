@@ -20,15 +20,26 @@ from tests.reporting.pages import KMeansClusterer, Structure, decode, page_of, p
 def test_page_has_every_section() -> None:
     page = page_of(wine(), 3, truth=load_wine().target, seconds=1.5)
     structure = Structure(page)
-    sections = {"map", "sizes", "clusters", "cluster-0", "cluster-2", "heat", "certainty", "truth", "how"}
+    sections = {
+        "map",
+        "sizes",
+        "clusters",
+        "cluster-0",
+        "cluster-2",
+        "distributions",
+        "heat",
+        "certainty",
+        "truth",
+        "how",
+    }
     assert sections <= structure.ids()
     for text in (
-        *("178 rows in 3 clusters", "mean silhouette", "adjusted Rand index", "took 1.5 seconds"),
+        *("178 rows in 3 clusters", "Silhouettes: 0.", "adjusted Rand index", "took 1.5 seconds"),
         *("All 178 rows are shown.", "10 of 12 runs are shown.", "beta=3.0 n_clusters=3"),
     ):
         assert text in structure.text
     assert "callback" not in structure.text
-    assert len(points_of(page)["points"]) == 178
+    assert len(points_of(page)["id"]) == 178
 
 
 def test_clusters_are_numbered_as_in_the_labels() -> None:
@@ -69,7 +80,17 @@ def test_names_and_values_cannot_become_markup() -> None:
     assert not [tag for tag, attributes in structure.tags if {"onerror", "onmouseover"} & set(attributes)]
     assert all(attributes.get("src") != "x" for _, attributes in structure.tags)
     assert evil in structure.text
-    assert any(closing[:9] in point[4] for point in points_of(page)["points"])
+    points = points_of(page)
+    assert any(closing in text for text in points["id"])
+    assert {column["full"] for column in points["columns"]} == set(names)
+
+
+def test_characters_that_turn_the_direction_of_words_are_removed() -> None:
+    turned = "a\u202egnp.\u2066x"
+    table = Table((turned, "b"), (np.array([1.0, 2.0, 9.0, 9.5]), np.array([turned, "x", "y", "y"], dtype=object)))
+    page = page_of(table, 2, ids=np.array([f"{turned}{i}" for i in range(4)]), truth=np.array([turned] * 4))
+    assert not re.search("[\u202a-\u202e\u2066-\u2069]", page)
+    assert points_of(page)["columns"][0]["full"] in {turned, "b"}  # as JSON escapes, which a download needs
 
 
 def test_two_columns_are_plotted_with_the_regions_of_clusters() -> None:
@@ -93,7 +114,7 @@ def test_constant_columns_and_equal_embeddings_still_give_a_map() -> None:
 
 @pytest.mark.parametrize(
     ("n_rows", "n_columns", "text"),
-    [(12, 3, "t-SNE on the embeddings"), (9, 3, "principal components"), (12, 2, "a row at its two values")],
+    [(12, 3, "compares the embeddings"), (9, 3, "principal components"), (12, 2, "a row at its two values")],
 )
 def test_embeddings_place_rows_unless_there_are_few_rows_or_columns(n_rows: int, n_columns: int, text: str) -> None:
     table = as_table(np.arange(float(n_rows * n_columns)).reshape(n_rows, n_columns) ** 2)
@@ -108,8 +129,10 @@ def test_sampling_is_stated_and_the_page_stays_small() -> None:
     assert len(page.encode()) < 2_000_000
     text = Structure(page).text
     assert "A random sample of 5,000 of 100,000 rows is shown." in text
-    assert "A random sample of 4,000 of 100,000 rows is shown." in text
-    assert len(points_of(page)["points"]) == 5_000
+    assert "A random sample of 2,000 of 100,000 rows is shown." in text
+    points = points_of(page)
+    each = [points["x"], points["membership"], *(column["values"] for column in points["columns"])]
+    assert [len(values) for values in each] == [5_000] * 8
 
 
 @pytest.mark.parametrize(
@@ -166,7 +189,8 @@ def test_infinite_values_and_a_table_without_names() -> None:
     model = KMeansClusterer(2).fit(named)
     pages = [render_report(model, table, title="", source="") for table in (named, unnamed)]
     assert pages[0] == pages[1]
-    assert "∞" in json.dumps(points_of(pages[0]), ensure_ascii=False)
+    values = {column["full"]: column["values"] for column in points_of(pages[0])["columns"]}
+    assert values["width"].count("∞") == values["height"].count(None) == 1
 
 
 def test_only_the_largest_classes_are_shown() -> None:

@@ -84,7 +84,9 @@ def page(model: Coterie, table: Table) -> str:
 def test_page_explains_the_choice(model: Coterie, page: str) -> None:
     structure = Structure(page)
     assert "why" in structure.ids()
-    assert f"The expected adjusted Rand index with the true classes is {model.confidence_:.2f}" in structure.text
+    assert f"The confidence is {model.confidence_:.2f}. This is the expected adjusted Rand index" in structure.text
+    assert f"Chosen from {len(model.candidates_)} candidates: " in structure.text
+    assert "was chosen out of" not in structure.text
     assert "Runner-up: " in structure.text
     marks = [a for tag, a in structure.tags if tag == "i" and "bottom" in (a.get("style") or "") and a.get("title")]
     assert len(marks) == len(model.candidates_)
@@ -99,10 +101,9 @@ def test_alternatives_are_one_click_away(model: Coterie, table: Table, page: str
     assert [a["data-choice"] for a in buttons if a["aria-pressed"] == "true"] == ["0"]
     assert len(buttons) == len(data["alternatives"]) + 1 <= ALTERNATIVES + 1
     for shown in data["alternatives"]:
-        assert len(shown["labels"]) == len(data["points"])
+        assert len(shown["labels"]) == len(data["id"])
         own = model.alternative(shown["clusters"], table)
-        rows = [int(point[4]) - 1 for point in data["points"]]
-        pairs = set(zip(own[rows].tolist(), shown["labels"], strict=True))
+        pairs = set(zip(own[data["row"]].tolist(), shown["labels"], strict=True))
         assert len(pairs) == len({a for a, _ in pairs}) == len({b for _, b in pairs})
 
 
@@ -147,30 +148,20 @@ def test_sections_need_candidates_and_algorithms_a_family() -> None:
     assert family_of(candidate(3, 0.5, "halves")) == "other"
 
 
-@pytest.mark.parametrize(
-    ("confidence", "headline"), [(0.9, "High"), (0.6, "Moderate"), (0.3, "Low"), (0.1, "Little better than a guess")]
-)
-def test_confidence_in_words(confidence: float, headline: str) -> None:
-    section = section_of(3, confidence, [candidate(3, confidence), candidate(2, 0.05)])
-    assert section.confidence.headline.startswith(headline)
-    low = confidence < 0.25
-    assert ("no clusters" in section.confidence.warning) == low == bool(section.confidence.caution)
-    assert section.shortlist[0]["score"] == confidence
-
-
-def test_granularity_and_removed_clusters_are_explained() -> None:
+def test_removed_clusters_are_explained() -> None:
     better = candidate(3, 0.8, "spectral")
     section = section_of(9, 0.2, [better, candidate(9, 0.2)], better)
-    assert "granularity" in section.confidence.warning
     assert "Its score is higher" in section.runner_up
+    assert section.choice == "Chosen from 2 candidates: k-means on standardised columns."
     section = section_of(1, 0.5, [candidate(4, 0.5), candidate(2, 0.3)])
-    assert "is 0.50" in section.confidence.sentence
+    assert section.confidence.value == 0.5
     assert "3 clusters of the candidate had only outliers and were removed." in section.confidence.meaning
 
 
 def test_single_cluster_and_single_number_of_clusters() -> None:
     single = section_of(1, 0.7, [candidate(2, 0.4), candidate(3, 0.3)], candidate(2, 0.4))
-    assert "70%" in single.confidence.sentence
+    assert single.confidence.unit == "probability of one cluster"
+    assert single.choice == "2 candidates were scored, and none was chosen."
     assert single.chart is not None
     assert single.chart.chosen is None
     assert selection_section(selection_of(1.0, [candidate(1, 0.5)]), 1) is None

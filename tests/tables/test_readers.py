@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_wine
@@ -150,9 +151,9 @@ def test_missing_files_empty_folders_and_unknown_endings_raise_an_error(tmp_path
         read_table(tmp_path / "absent.csv")
     with pytest.raises(TableError, match="folder"):
         read_table(tmp_path)
-    (tmp_path / "book.xlsx").write_bytes(b"PK")
+    (tmp_path / "letter.docx").write_bytes(b"PK")
     with pytest.raises(TableError, match=r"\.parquet"):
-        read_table(tmp_path / "book.xlsx")
+        read_table(tmp_path / "letter.docx")
 
 
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="needs a user who may not read every file")
@@ -204,6 +205,27 @@ def test_damaged_binary_files(tmp_path: Path, name: str) -> None:
         (tmp_path / name).write_bytes(content)
         with pytest.raises(TableError, match=name):
             read_table(tmp_path / name)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_archives_with_damaged_members(tmp_path: Path, sparse: bool) -> None:
+    path, rng = tmp_path / "x.npz", np.random.default_rng(0)
+    X = rng.poisson(0.5, (60, 20)).astype(float)
+    if sparse:
+        scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))
+    else:
+        np.savez_compressed(path, X=X)
+    whole = path.read_bytes()
+    failed = 0
+    for _ in range(200):
+        content = bytearray(whole)
+        content[rng.integers(len(whole))] ^= 1 << int(rng.integers(8))
+        path.write_bytes(content)
+        try:
+            read_table(path)
+        except TableError:
+            failed += 1
+    assert failed > 50
 
 
 def test_objects_in_npy_are_never_unpickled(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_numeric_arrays_are_not_copied(dtype: str) -> None:
         (np.zeros((0, 8, 8)), r"0 sample\(s\)"),
         (np.zeros((5, 0, 8)), r"0 feature\(s\)"),
         ([[1, 2], [3]], "differ in length"),
-        (scipy.sparse.eye_array(3), "TruncatedSVD"),
+        (scipy.sparse.eye_array(10**6), "TruncatedSVD"),
     ],
 )
 def test_invalid_arrays_raise_an_error(X: object, message: str) -> None:

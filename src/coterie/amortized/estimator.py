@@ -490,17 +490,9 @@ class FilteringClusterer(AmortizedClusterer, ABC):
             raise InputError("These weights have no density; learn a network with density='flow' or 'gaussian'.")
         return to_numpy(self.model_.joint(x, self._clustering).logsumexp(dim=1))
 
-    def score(self, X: Any, y: None = None) -> float:
-        """Compute the mean log-density of the rows; higher is better.
-
-        Parameters
-        ----------
-        X : array-like (n, d)
-            Rows with the columns of ``fit``.
-        y : None
-            Ignored; present for scikit-learn.
-        """
-        return float(self.score_samples(X).mean())
+    def _score(self, X: Any) -> float:
+        """Compute the mean log-density of the rows; the silhouette if the network has no density."""
+        return super()._score(X) if self.model_.density is None else float(self.score_samples(X).mean())
 
     def _input(self, image: ImageSize | None) -> dict[str, Any]:
         """Return the settings of a new network about what it reads."""

@@ -8,10 +8,9 @@ from typing import Any, ClassVar, Literal, Self, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from torch import Tensor
 
-from coterie.base import FitDescription, one_thread
+from coterie.base import FitDescription, ShownRows, one_thread
 from coterie.clam.model import ClamConfig, ClamModel, Metric, Objective
 from coterie.clam.search import FORMER_RUN_KEYS, INITS, Fill, Search, Select, batch_size_for, check_sample_weight
 from coterie.config import from_dict, to_dict
@@ -31,7 +30,7 @@ _MASK_RATE = Number(0.0, 1.0, exclusive=True)
 _FILL = Choice(*get_args(Fill))
 
 
-class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class ClAM(TorchClusterer):
     """Clustering with associative memories (Saha et al., ICML 2023).
 
     Prototypes are the memories of an associative memory network that attracts points in a few steps. They are learned
@@ -256,7 +255,9 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  
         if "model_" not in vars(self):
             return self.fit(X, sample_weight=sample_weight)
         with one_thread():
-            x = self._encode(X)
+            table = self._read(X, reset=False)
+            self._fitted_rows = ShownRows.from_input(X, table)  # labels_ are now those of this batch
+            x = self._to_tensor(table)
             weight = check_sample_weight(sample_weight, x)
             generator = generator_from(self.random_state, x.device)
             batch_size = batch_size_for(self.batch_size, len(x))
@@ -282,8 +283,7 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  
         x = self.model_.to_memory_space(self._encode(X))
         return to_numpy(torch.cdist(x, self.model_.memories()[0, : self.n_clusters_].detach()))
 
-    @one_thread()
-    def score(self, X: Any, y: None = None) -> float:
+    def _score(self, X: Any) -> float:
         """Compute the negative mean distance of x^T from its prototype; higher is better."""
         blocks = self.model_.blocks(self._encode(X))
         return -float(torch.cat([self.model_.final_distances(block)[0].amin(dim=1) for block in blocks]).mean())
@@ -325,7 +325,6 @@ class ClAM(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  
         self.prototypes_ = to_numpy(self.model_.from_memory_space(prototypes))
         self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
         self.history_ = {"loss": [float(entry[0]) for entry in self.model_.history]}
-        self._n_features_out = self.n_clusters_
 
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:
         card = {

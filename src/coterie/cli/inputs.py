@@ -37,14 +37,16 @@ class Source:
     @property
     def is_folder(self) -> bool:
         """Whether it is a folder of images."""
-        return self.path != "-" and Path(self.path).is_dir()
+        found = None if self.path == "-" else find_format(self.path)
+        return found is not None and found.is_images
 
     @property
     def name(self) -> str:
         """Name for messages."""
         if self.path == "-":
             return "standard input"
-        return Path(self.path).resolve().name if self.is_folder else Path(self.path).name
+        path = Path(self.path)
+        return path.resolve().name if path.is_dir() else path.name
 
     def read(
         self,

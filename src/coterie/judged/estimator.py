@@ -22,7 +22,7 @@ from coterie.judged.noise import NoiseModel
 from coterie.judged.preparation import Missing, Preparation
 from coterie.judged.sample import SAMPLE_ROWS, Samples, SubsampleVote, VoteResult, subsample_indices
 from coterie.judged.space import Integers, Labels, Singles, Space
-from coterie.judged.texts import COMPONENTS_ALONE, COMPONENTS_BESIDE, TextFeatures
+from coterie.judged.texts import COMPONENTS_ALONE, COMPONENTS_BESIDE, TextFeatures, fit_axes, unit_rows
 from coterie.judged.views import CosineView, View
 from coterie.metrics import normalized_mutual_information
 from coterie.progress import Callback, StageProgress
@@ -254,6 +254,8 @@ class Coterie(BaseClusterer):
         reset : bool
             Whether to find anew how texts become numbers, as ``fit`` does.
         """
+        if table.sparse is not None and self.encoder is None:
+            return self._prepare_sparse(table, reset=reset)
         if self.text is not None:
             return self._prepare_texts(table, callback, reset=reset)
         if self.encoder is None or (table.image is None and set(table.kinds) == {"number"}):
@@ -272,6 +274,21 @@ class Coterie(BaseClusterer):
                 "Say by text= (--text) which columns hold texts, or choose one column."
             )
         return replace(as_table(self._encode(inputs, callback)), source=table.source, notes=table.notes)
+
+    def _prepare_sparse(self, table: Table, *, reset: bool) -> Table:
+        """Replace the columns of a sparse matrix by the leading components of its rows."""
+        if reset:
+            self._sparse_axes = fit_axes(unit_rows(table.sparse), COMPONENTS_ALONE)
+        axes = vars(self).get("_sparse_axes")
+        if axes is None or len(axes) != table.n_columns:
+            expecting = self.n_features_in_ if axes is None else len(axes)
+            raise InputError(
+                f"X has {table.n_columns} features, but Coterie is expecting {expecting} features as input."
+            )
+        note = f"the {table.n_columns:,} sparse columns were reduced to {axes.shape[1]} components (truncated SVD)"
+        names = tuple(f"component {number + 1}" for number in range(axes.shape[1]))
+        components = unit_rows(np.asarray(unit_rows(table.sparse) @ axes))
+        return replace(table, names=names, block=components, sparse=None, notes=(*table.notes, note))
 
     def _prepare_texts(self, table: Table, callback: Callback | None, *, reset: bool) -> Table:
         """Replace the columns of texts by numbers; the texts become extra columns."""
@@ -318,8 +335,11 @@ class Coterie(BaseClusterer):
         return encode_cached(loaded[1], inputs, self.cache, callback)
 
     def _read(self, X: Any, *, reset: bool) -> Table:
-        if self.text is not None:
+        is_sparse = hasattr(X, "tocsr") or isinstance(X, Table)
+        if self.text is not None or (is_sparse and as_table(X).sparse is not None):
             return super()._read(self.prepare_table(as_table(X), self._progress(), reset=reset), reset=reset)
+        if reset:
+            self.__dict__.pop("_sparse_axes", None)
         if self.encoder is None:
             return super()._read(X, reset=reset)
         if isinstance(X, Table):
@@ -350,6 +370,7 @@ class Coterie(BaseClusterer):
         # Rows of embeddings are not even tried by columns.
         self._columns_meaningful = best.metric == "euclidean" or len(fits) > 1
         self._reference, self._background = best.samples.reference, best.samples.noise
+        self._agreement: tuple[float, ...] = tuple(best.result.agreement.tolist())
         self.notes_ = (
             *self._describe_pixels(table),
             *self._describe_metric(fits, best),
@@ -670,6 +691,13 @@ class Coterie(BaseClusterer):
         columns_meaningful = self._columns_meaningful
         if not self.candidates_:
             return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
+        levels, shortlist = self.levels_, self.shortlist
+        if self._scored is None:  # a model that was loaded has the levels that nest, and no other candidates
+
+            def shortlist(at_most: int = 10) -> list[dict[str, Any]]:
+                return sorted(levels, key=lambda level: -float(level["score"]))[:at_most]
+
+            levels = [level for level in levels if level["n_clusters"] in self._levels.numbers]
         return FitDescription(
             encode=self._preparation.encode,
             columns_meaningful=columns_meaningful,
@@ -677,12 +705,13 @@ class Coterie(BaseClusterer):
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,
-                levels=self.levels_,
+                levels=levels,
                 chosen=self.chosen_,
                 runner_up=self.runner_up_,
-                shortlist=self.shortlist,
+                shortlist=shortlist,
                 alternative=self.alternative,
                 low_confidence=LOW_CONFIDENCE,
+                agreement=vars(self).get("_agreement", ()),  # a model from a file does not know
             ),
         )
 
@@ -758,6 +787,8 @@ class Coterie(BaseClusterer):
         level_arrays, levels = self._levels.to_arrays(self._assigner)
         arrays |= level_arrays
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
+        if (axes := vars(self).get("_sparse_axes")) is not None:
+            arrays["sparse.axes"] = axes
         text_column = vars(self).get("_text_column")
         texts = vars(self).get("_texts", ()) if self.text is not None else ()
         for number, fitted in enumerate(texts):
@@ -792,6 +823,8 @@ class Coterie(BaseClusterer):
             own = {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
             self._reference = View.from_arrays("reference", own)
         self._text_column = card.get("text_column")
+        if "sparse.axes" in arrays:
+            self._sparse_axes = arrays["sparse.axes"]
         self._texts = tuple(
             TextFeatures.from_arrays(each["column"], each["names"], number, arrays)
             for number, each in enumerate(card.get("texts", []))

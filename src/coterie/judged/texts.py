@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
 from coterie.errors import InputError
@@ -54,13 +55,13 @@ class TextFeatures:
         if embed is not None:
             rows = np.asarray(embed(present), dtype=np.float32)
             centre = rows.mean(axis=0)
-            axes = _axes(rows - centre, n_components)
+            axes = fit_axes(rows - centre, n_components)
             names = tuple(f"{column}: component {number + 1}" for number in range(axes.shape[1]))
             fitted = cls(column, names, (), none, centre, axes, none)
         else:
             vectorizer = _fit_words(column, present)
             words = tuple(vectorizer.get_feature_names_out().tolist())
-            axes = _axes(vectorizer.transform(present), n_components)
+            axes = fit_axes(vectorizer.transform(present), n_components)
             rarity = vectorizer.idf_.astype(np.float32)
             fitted = cls(column, _name_components(column, words, axes), words, rarity, none, axes, none)
         return replace(fitted, mean=fitted.project(present, embed)[0].mean(axis=0))
@@ -130,12 +131,17 @@ def _fit_words(column: str, texts: Sequence[str]) -> TfidfVectorizer:
     raise InputError(f"The column {column!r}, given by text, has no words that distinguish its texts. Leave it out.")
 
 
-def _axes(rows: Any, n_components: int) -> Singles:
+def fit_axes(rows: Any, n_components: int) -> Singles:
     """Return the leading right singular vectors (V, Q), the largest entry of each positive."""
     count = max(1, min(n_components, min(rows.shape) - 1))
     vectors = randomized_svd(rows, count, random_state=0, flip_sign=False)[2]
     axes = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1))
     return np.ascontiguousarray(axes.T, dtype=np.float32)
+
+
+def unit_rows(rows: Any) -> Any:
+    """Return the rows of a matrix, sparse or not, at length one; rows of zeros stay."""
+    return normalize(rows, copy=True)
 
 
 def _name_components(column: str, words: Sequence[str], axes: Singles) -> tuple[str, ...]:

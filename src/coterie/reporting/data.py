@@ -1,5 +1,6 @@
 """A fitted clustering as plain arrays, for the summary and the report."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -17,7 +18,21 @@ from coterie.tables.table import Table
 SEED = 20_240_917
 OUTLIER = -1
 _DAY = 86_400
+_ROUNDING = 1e-9  # fraction of the standard deviation below which a mean is zero
 PROPORTIONS = frozenset({"category", "boolean"})  # kinds of features whose mean is a proportion
+CYCLE: str = "cycle"  # kind of the features that are the cosine or sine of a part of a date
+_DESCRIBED = frozenset({"number", "date", *PROPORTIONS})  # kinds of features that mean something by themselves
+_CYCLE_NAME = re.compile(r": (?P<part>\w+) \((?:cos|sin)\)$")
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """A part of a date that repeats, such as the hour, and its two features."""
+
+    column: str
+    part: str
+    cosine: int
+    sine: int
 
 
 @dataclass(frozen=True)
@@ -48,9 +63,9 @@ class ClusteringData:
         positions = {name: position for position, name in enumerate(self.table.names)}
         for index, feature in enumerate(self.features):
             column = self.table.column(positions[feature.column])
-            if feature.kind != "category" and column.dtype.kind in "iufb":
+            if feature.kind in {"number", "boolean"} and column.dtype.kind in "iufb":
                 values[:, index] = column
-            elif feature.kind != "category" and column.dtype.kind == "M":
+            elif feature.kind == "date" and column.dtype.kind == "M":
                 micro = column.astype("datetime64[us]")
                 values[:, index] = np.where(np.isnat(micro), np.nan, micro.astype(np.float64) / 1e6)
         return values
@@ -63,16 +78,33 @@ class ClusteringData:
 
     @property
     def features_by_column(self) -> list[list[int]]:
-        """Return the features of each column: one, or one per level. An indicator of missing numbers is by itself."""
+        """Return the features of each column: one, or one per level. An indicator of missing numbers is by itself.
+
+        Features that mean nothing by themselves are left out: see ``cycles`` for parts of dates.
+        """
         indices: dict[tuple[str, str], list[int]] = {}
         for index, feature in enumerate(self.features):
-            indices.setdefault((feature.column, feature.kind), []).append(index)
+            if feature.kind in _DESCRIBED:
+                indices.setdefault((feature.column, feature.kind), []).append(index)
         return list(indices.values())
+
+    @property
+    def cycles(self) -> list[Cycle]:
+        """Return the parts of dates that are encoded as a cosine and a sine, in the order of the features."""
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        for index, feature in enumerate(self.features):
+            if feature.kind == CYCLE and (named := _CYCLE_NAME.search(feature.name)) is not None:
+                found.setdefault((feature.column, named["part"]), {})[str(feature.level)] = index
+        return [
+            Cycle(column, part, indices["cos"], indices["sin"])
+            for (column, part), indices in found.items()
+            if indices.keys() >= {"cos", "sin"}
+        ]
 
     @property
     def independent_features(self) -> frozenset[int]:
         """Return the features without one of any two levels, because each is the complement of the other."""
-        kept = set(range(len(self.features)))
+        kept = {index for indices in self.features_by_column for index in indices}
         for indices in self.features_by_column:
             if len(indices) == 2:
                 # Levels are sorted, so the second is the positive one of no and yes, 0 and 1, false and true.
@@ -167,8 +199,9 @@ def format_mean(feature: Feature, mean: float, spread: float) -> str:
         # Rounded, because the sums behind it are not exactly 0 or 1.
         return format_percent(round(mean, 9))
     if feature.kind == "date":
-        return _format_date(mean, "D" if spread > _DAY else "m")
-    return format_number(mean)
+        return format_date(mean, "D" if spread > _DAY else "m")
+    # Sums of zeros may differ from zero in their last digit.
+    return format_number(0.0 if abs(mean) < _ROUNDING * spread else mean)
 
 
 def format_cell(table: Table, column: int, row: int) -> str:
@@ -178,7 +211,7 @@ def format_cell(table: Table, column: int, row: int) -> str:
     match values.dtype.kind:
         case "M":
             seconds = value.astype("datetime64[us]").astype(np.int64) / 1e6
-            return _format_date(float("nan") if np.isnat(value) else seconds, "m" if seconds % _DAY else "D")
+            return format_date(float("nan") if np.isnat(value) else seconds, "m" if seconds % _DAY else "D")
         case "O":
             return "missing" if value is None else shorten(str(value), 40)
         case "b":
@@ -186,7 +219,8 @@ def format_cell(table: Table, column: int, row: int) -> str:
     return format_number(float(value))
 
 
-def _format_date(seconds: float, precision: Literal["D", "m"]) -> str:
+def format_date(seconds: float, precision: Literal["D", "m"]) -> str:
+    """Format seconds since 1970 as a date, with the time if the precision is minutes."""
     if not np.isfinite(seconds):
         return "missing"
     return np.datetime_as_string(np.datetime64(int(seconds), "s"), unit=precision).replace("T", " ")

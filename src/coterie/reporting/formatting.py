@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+_DIRECTIONS = re.compile("[\u202a-\u202e\u2066-\u2069]")
+
 
 def format_number(value: float) -> str:
     """Format a number with four significant digits and thousands separators; NaN is "missing"."""
@@ -33,6 +35,17 @@ def format_percent(fraction: float) -> str:
     if 0.99 < fraction < 1:
         return ">99%"
     return f"{100 * fraction:.0f}%"
+
+
+def format_decimals(value: float, decimals: int = 2) -> str:
+    """Format a score with a fixed number of decimals and a true minus."""
+    text = f"{value:,.{decimals}f}"
+    return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", "−")
+
+
+def visible_text(text: str) -> str:
+    """Remove the invisible characters of a text that turn the direction of what follows."""
+    return _DIRECTIONS.sub("", text)
 
 
 def plural(n: int, noun: str) -> str:
@@ -97,6 +110,7 @@ _PALETTE = (
     (0.64, 0.140, 305.0),  # violet
 )
 _GOLDEN_ANGLE = 137.508
+_GOLDEN_RATIO, _SILVER_RATIO = 0.618034, 0.414214
 _TIERS = ((0.58, 0.12), (0.72, 0.10), (0.46, 0.10))
 
 
@@ -117,6 +131,20 @@ def cluster_colours(n: int) -> list[Colour]:
         Colour(_hex(lightness, chroma, hue), _hex(0.60 + 0.62 * (lightness - 0.44), chroma, hue))
         for lightness, chroma, hue in [*_PALETTE, *further][:n]
     ]
+
+
+def grouped_colours(groups: Sequence[Sequence[int]]) -> list[Colour]:
+    """Return a colour for each of the clusters 0 to n - 1: each group has a hue, in which its clusters vary."""
+    colours: dict[int, Colour] = {}
+    for number, clusters in enumerate(groups):
+        _, chroma, hue = _PALETTE[number % len(_PALETTE)]
+        for i, cluster in enumerate(clusters):
+            at = (i * _GOLDEN_RATIO + 0.5) % 1.0  # spread evenly, however many there are
+            lightness = 0.44 + 0.34 * at
+            turned = (hue + 16.0 * ((i * _SILVER_RATIO) % 1.0 - 0.5)) % 360.0
+            dark = 0.60 + 0.62 * (lightness - 0.44)
+            colours[cluster] = Colour(_hex(lightness, chroma, turned), _hex(dark, chroma, turned))
+    return [colours[cluster] for cluster in sorted(colours)]
 
 
 def _hex(lightness: float, chroma: float, hue: float) -> str:

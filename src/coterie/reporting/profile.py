@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from coterie.reporting.data import PROPORTIONS, ClusteringData, format_mean
-from coterie.reporting.formatting import shorten
+from coterie.reporting.data import PROPORTIONS, ClusteringData, Cycle, format_mean
+from coterie.reporting.formatting import format_percent, shorten
 from coterie.tables.encoder import Feature
 
 # Smaller effects are not reported as traits (Cohen's "medium" effect).
@@ -16,6 +16,13 @@ _SMALLEST_SPREAD = 0.1
 _LEVELS_PER_COLUMN = 2
 _MOST_TRAITS, _SHOWN_TRAITS = 12, 6
 _SHOWN_BORDERLINE = 3
+_FULL_BAR = 3.0  # effect, in standard deviations, whose bar is full
+_CONCENTRATED = 0.5  # length of the mean of points on the unit circle from which they have a common direction
+_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 Borderline = tuple[int, float, int, float]  # row, its membership, the other cluster, its membership there
 
@@ -26,10 +33,12 @@ class Trait:
 
     column: str
     label: str
-    effect: float
-    inside: str
-    overall: str
+    effect: float  # size and direction of the difference, by which traits are ranked
+    inside: str  # mean or percentage in the cluster
+    outside: str  # and elsewhere
     word: str
+    bar: float  # length of the bar, from -1 to 1
+    difference: str  # what the bar shows, in words
 
 
 @dataclass(frozen=True)
@@ -50,12 +59,13 @@ class ClusterProfile:
 class FeatureStatistics:
     """Statistics of each feature within and between clusters.
 
-    `means` (K, D) and `overall` (D,) are in the units of the table, `spread` (D,) is the standard deviation;
-    `effects` (K, D) compare each cluster with all other rows; `explained` (D,) is the fraction of a feature's variance
-    that lies between the clusters.
+    `means` (K, D), the means of the `others` (K, D), which are not in a cluster, and `overall` (D,) are in the units of
+    the table, `spread` (D,) is the standard deviation; `effects` (K, D) compare each cluster with all other rows;
+    `explained` (D,) is the fraction of a feature's variance that lies between the clusters.
     """
 
     means: NDArray[np.float64]
+    others: NDArray[np.float64]
     overall: NDArray[np.float64]
     spread: NDArray[np.float64]
     effects: NDArray[np.float64]
@@ -94,6 +104,7 @@ def feature_statistics(data: ClusteringData) -> FeatureStatistics:
     effects[:, proportions] = np.where(effects == 0, 0.0, angles[0] - angles[1])[:, proportions]
     return FeatureStatistics(
         means=np.where(counts > 0, inside + centre, np.nan),
+        others=np.where(counts < all_counts, outside + centre, np.nan),
         overall=centre,
         spread=spread,
         effects=effects,
@@ -112,7 +123,7 @@ def describe_clusters(data: ClusteringData, statistics: FeatureStatistics | None
     sizes = data.sizes
     top = data.own_membership
     clusters = range(data.n_clusters)
-    traits = [[] if statistics is None else _traits(data, statistics, cluster) for cluster in clusters]
+    traits = [[] if statistics is None else describe_traits(data, statistics, cluster) for cluster in clusters]
     names = [f"cluster {i}" for i in clusters] if statistics is None else cluster_names(traits)
     return tuple(
         ClusterProfile(
@@ -129,23 +140,86 @@ def describe_clusters(data: ClusteringData, statistics: FeatureStatistics | None
     )
 
 
-def _traits(data: ClusteringData, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
+def describe_traits(data: ClusteringData, statistics: FeatureStatistics, cluster: int) -> list[Trait]:
     """Return the distinguishing features of a cluster, strongest first, and few per column."""
     effects, means = statistics.effects[cluster], statistics.means[cluster]
     candidates = [i for indices in data.features_by_column for i in _select_levels(indices, effects, means)]
     notable = [i for i in candidates if abs(effects[i]) >= NOTABLE / 2]
-    return [
-        Trait(
-            column=feature.column,
-            label=data.label(i),
-            effect=float(effects[i]),
-            inside=format_mean(feature, float(means[i]), float(statistics.spread[i])),
-            overall=format_mean(feature, float(statistics.overall[i]), float(statistics.spread[i])),
-            word=_word(feature, data.short[feature.column], float(effects[i]), float(means[i])),
-        )
-        for i in sorted(notable, key=lambda i: -abs(effects[i]))[:_MOST_TRAITS]
-        for feature in (data.features[i],)
-    ]
+    traits = [_trait(data, statistics, cluster, i) for i in notable]
+    traits += [trait for cycle in data.cycles if (trait := describe_cycle(data, cycle, cluster)) is not None]
+    return sorted(traits, key=lambda trait: -abs(trait.effect))[:_MOST_TRAITS]
+
+
+def _trait(data: ClusteringData, statistics: FeatureStatistics, cluster: int, index: int) -> Trait:
+    feature, effect = data.features[index], float(statistics.effects[cluster, index])
+    here, elsewhere = float(statistics.means[cluster, index]), float(statistics.others[cluster, index])
+    spread = float(statistics.spread[index])
+    if feature.kind in PROPORTIONS:
+        bar = here - elsewhere
+        difference = f"{_amount(100 * abs(bar))} percentage points {'more' if bar > 0 else 'less'} than elsewhere"
+    else:
+        bar = effect / _FULL_BAR
+        side = {"date": ("later than", "earlier than")}.get(feature.kind, ("above", "below"))[effect < 0]
+        difference = f"{_amount(abs(effect))} standard deviations {side} the others"
+    return Trait(
+        column=feature.column,
+        label=data.label(index),
+        effect=effect,
+        inside=format_mean(feature, here, spread),
+        outside=format_mean(feature, elsewhere, spread),
+        word=_word(feature, data.short[feature.column], effect, here),
+        bar=float(np.clip(bar, -1, 1)),
+        difference=difference,
+    )
+
+
+def _amount(value: float) -> str:
+    return f"{value:.1f}" if value < 9.95 else f"{value:,.0f}"
+
+
+def describe_cycle(data: ClusteringData, cycle: Cycle, cluster: int) -> Trait | None:
+    """Describe at which hour, on which weekday or in which month the dates of a cluster mostly are.
+
+    The mean of the points on the circle points to that time, and is the longer the more they agree (mean direction and
+    resultant length of circular statistics). None if they hardly agree, or if they do not differ from the others.
+    """
+    points = data.values[:, [cycle.cosine, cycle.sine]]
+    present = np.isfinite(points).all(axis=1) & data.inside
+    members = data.labels == cluster
+    if not (present & members).any() or not (present & ~members).any():
+        return None
+    here, elsewhere = points[present & members].mean(axis=0), points[present & ~members].mean(axis=0)
+    length, difference = float(np.hypot(*here)), float(np.hypot(*(here - elsewhere)))
+    if length < _CONCENTRATED or difference < NOTABLE:
+        return None
+    spread = np.sqrt(max(1.0 - length**2, _SMALLEST_SPREAD))
+    when = _name_time(cycle.part, here)
+    others = _name_time(cycle.part, elsewhere) if np.hypot(*elsewhere) >= _CONCENTRATED else "no usual time"
+    column = data.short[cycle.column]
+    return Trait(
+        column=cycle.column,
+        label=f"{column}: {cycle.part}",
+        effect=difference / spread,
+        inside=when,
+        outside=others,
+        word=f"{column} {when}",
+        bar=min(difference / 2, 1.0),
+        difference=f"{format_percent(length)} concentrated around this time",
+    )
+
+
+def _name_time(part: str, direction: NDArray[np.float64]) -> str:
+    """Name the time that a direction on the circle stands for; Monday and January are at the angle 0."""
+    turn = float(np.arctan2(direction[1], direction[0]) / (2 * np.pi)) % 1.0
+    if part == "hour":
+        minutes = 30 * round(48 * turn) % (24 * 60)
+        return f"around {minutes // 60:02d}:{minutes % 60:02d}"
+    if part == "weekday":
+        # Half-way between Saturday and Sunday, at 5 and 6 of 7 steps.
+        return "mostly weekends" if 5.3 < 7 * turn < 5.7 else f"mostly {_WEEKDAYS[round(7 * turn) % 7]}s"
+    if part == "month":
+        return f"around {_MONTHS[round(12 * turn) % 12]}"
+    return f"around {format_percent(turn)} of the {part}"
 
 
 def _select_levels(indices: list[int], effects: NDArray[np.float64], means: NDArray[np.float64]) -> list[int]:

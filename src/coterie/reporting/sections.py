@@ -14,7 +14,7 @@ from coterie.reporting.formatting import Colour, format_number, plural, shorten
 from coterie.reporting.images import image_png
 from coterie.reporting.profile import ClusterProfile, FeatureStatistics, rank_features
 
-SILHOUETTE_ROWS = 4_000
+SILHOUETTE_ROWS = 2_000
 _BINS = 20
 
 

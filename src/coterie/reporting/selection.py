@@ -12,6 +12,7 @@ from coterie.base import Selection
 from coterie.reporting.data import OUTLIER, ClusteringData
 from coterie.reporting.formatting import format_percent, plural
 from coterie.reporting.sections import Axis, axis_over
+from coterie.reporting.verdict import CLOSE
 from coterie.tables.table import take_rows
 
 SHORTLIST = 10
@@ -23,13 +24,12 @@ _COLUMNS = {
     "raw": "the original columns",
     "standardised": "standardised columns",
     "whitened": "whitened columns",
-    "ranks": "ranked columns",
+    "ranks": "rank-transformed columns",
     "power": "standardised columns, heavy tails shortened",
+    "unweighted": "standardised columns of equal weight",
     "factors": "what the columns share",
     "cosine": "directions of the rows",
 }
-# Smaller leads of the result over the runner-up are pointed out.
-_CLOSE = 0.05
 # Space, in percent, beside the first and the last number of clusters, and between two tick labels.
 _MARGIN = 4.0
 _TICK_DISTANCE = 6.0
@@ -65,19 +65,11 @@ class ScoreChart:
 
 @dataclass(frozen=True)
 class Confidence:
-    """The confidence in numbers and in words; `warning` is empty unless it is low."""
+    """The confidence as a number, and what it means; the verdict says it in words."""
 
     value: float
     unit: str
-    headline: str
-    sentence: str
     meaning: str
-    warning: str = ""
-
-    @property
-    def caution(self) -> str:
-        """Return a sentence for the top of the page if the confidence is low."""
-        return f"{self.headline}: {self.sentence[0].lower()}{self.sentence[1:]}" if self.warning else ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +80,7 @@ class SelectionSection:
     chart: ScoreChart | None
     shortlist: Sequence[Candidate]
     shown: str
+    choice: str
     runner_up: str
 
 
@@ -96,14 +89,15 @@ def selection_section(selection: Selection | None, n_clusters: int) -> Selection
     if selection is None or all(level["n_clusters"] == 1 for level in selection.levels):
         return None
     shortlist, n = selection.shortlist(SHORTLIST), len(selection.candidates)
-    shown = "There was only one candidate." if n == 1 else f"All {n} candidates, best first."
+    shown = "There was only one candidate." if n == 1 else f"All {n:,} candidates, best first."
     if len(shortlist) != n:
-        shown = f"The best of {n:,} candidates, without near duplicates."
+        shown = "Near duplicates are left out."
     return SelectionSection(
         confidence=_confidence(selection, n_clusters),
         chart=_score_chart(selection),
         shortlist=shortlist,
         shown=shown,
+        choice=_describe_choice(selection),
         runner_up=_describe_runner_up(selection),
     )
 
@@ -112,7 +106,7 @@ def describe_candidate(candidate: Candidate) -> str:
     """Describe a candidate in words."""
     return (
         f"{plural(candidate['n_clusters'], 'cluster')} by {candidate['algorithm']} on "
-        f"{_COLUMNS.get(candidate['columns'], candidate['columns'])}, score {candidate['score']:.2f}"
+        f"{_name_columns(candidate)}, score {candidate['score']:.2f}"
     )
 
 
@@ -121,34 +115,32 @@ def _confidence(selection: Selection, n_clusters: int) -> Confidence:
     if chosen is None:
         return Confidence(
             value=value,
-            unit="probability of a single cluster",
-            headline="A single cluster is most likely",
-            sentence=f"The estimated probability that all rows are one cluster is {format_percent(value)}.",
-            meaning="So no candidate was chosen; their scores assume that there are clusters.",
+            unit="probability of one cluster",
+            meaning="This is the estimated probability that all rows form one cluster. So no candidate was chosen; "
+            "their scores assume that there are clusters.",
         )
+    meaning = "This is the expected adjusted Rand index with the true clusters: 1 means the same, 0 a random partition."
     removed = chosen["n_clusters"] - n_clusters
-    meaning = "1 means identical clusters, 0 a random partition."
     if removed > 0:
         were = "was" if removed == 1 else "were"
         meaning += f" {plural(removed, 'cluster')} of the candidate had only outliers and {were} removed."
-    best = selection.candidates[0]
-    warning = "There may be no clusters in this table, or none that these columns show."
-    if chosen["score"] < selection.low_confidence <= best["score"]:
-        warning = f"The requested granularity led away from the best candidate: {describe_candidate(best)}."
-    headlines = ((0.75, "High confidence"), (0.5, "Moderate confidence"), (selection.low_confidence, "Low confidence"))
-    return Confidence(
-        value=value,
-        unit="expected ARI, 1 = perfect",
-        headline=next((text for least, text in headlines if value >= least), "Little better than a guess"),
-        sentence=f"The expected adjusted Rand index with the true classes is {value:.2f}.",
-        meaning=meaning,
-        warning=warning if value < selection.low_confidence else "",
-    )
+    return Confidence(value=value, unit="expected adjusted Rand index, 1 = perfect", meaning=meaning)
 
 
 def family_of(candidate: Candidate) -> str:
     """Return the family of the algorithm."""
     return next((family for word, family in FAMILIES.items() if word in candidate["algorithm"]), _OTHER)
+
+
+def _describe_choice(selection: Selection) -> str:
+    n, chosen = len(selection.candidates), selection.chosen
+    if chosen is None:
+        return f"{plural(n, 'candidate')} {'was' if n == 1 else 'were'} scored, and none was chosen."
+    return f"Chosen from {plural(n, 'candidate')}: {chosen['algorithm']} on {_name_columns(chosen)}."
+
+
+def _name_columns(candidate: Candidate) -> str:
+    return _COLUMNS.get(candidate["columns"], str(candidate["columns"]))
 
 
 def _describe_runner_up(selection: Selection) -> str:
@@ -158,7 +150,7 @@ def _describe_runner_up(selection: Selection) -> str:
     if selection.chosen is None:
         return f"If there are clusters, the best candidate is: {describe_candidate(other)}."
     lead = selection.chosen["score"] - other["score"]
-    closeness = "" if lead >= _CLOSE else ". It is nearly as good" if lead >= 0 else ". Its score is higher"
+    closeness = "" if lead >= CLOSE else ". It is nearly as good" if lead >= 0 else ". Its score is higher"
     return f"Runner-up: {describe_candidate(other)}{closeness}."
 
 
@@ -182,7 +174,7 @@ def _score_chart(selection: Selection) -> ScoreChart | None:
     ticks: list[tuple[float, str]] = []  # as many of the numbers of clusters as there is room for
     for each, number in zip(best, numbers, strict=True):
         if not ticks or each.x - ticks[-1][0] >= _TICK_DISTANCE:
-            ticks.append((each.x, str(number)))
+            ticks.append((each.x, f"{number:,}"))
     # The best candidates are drawn last, on top of the others.
     marks = tuple(mark(candidate) for candidate in reversed(selection.candidates))
     used = {each.family for each in marks}

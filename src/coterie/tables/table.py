@@ -20,7 +20,7 @@ import narwhals as nw
 import numpy as np
 import numpy.typing as npt
 
-from coterie.errors import TableError
+from coterie.errors import EmptyTableError, TableError
 
 Array: TypeAlias = npt.NDArray[Any]
 ColumnKind: TypeAlias = Literal["number", "boolean", "date", "category"]
@@ -36,13 +36,15 @@ _KINDS: dict[str, ColumnKind] = {
 }
 _RGB, _RGBA = 3, 4
 _ELEMENTS_PER_BATCH = 2**22
+_FEW_COLUMNS = 100  # of a sparse matrix that is made dense at once
+_MOST_DENSE = 2**28  # values of a sparse matrix that is made dense: 2 GiB
 _LAST_PIXEL = re.compile(r"pixel (\d+),(\d+)(?:,(\d+))?")
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Rows and named columns, read-only: either one 2-D numeric ``block``, or separate ``columns``."""
+    """Rows and named columns, read-only: one 2-D numeric ``block``, a ``sparse`` matrix, or separate ``columns``."""
 
     names: tuple[str, ...]  # one distinct name per column
     columns: tuple[Array, ...] = ()  # 1-D arrays of numbers, booleans, datetime64, or objects: ``str`` or ``None``
@@ -52,9 +54,12 @@ class Table:
     notes: tuple[str, ...] = ()  # what reading the data decided, one sentence each
     source: str = "memory"  # where the table came from, for messages
     image: ImageShape | None = None  # shape of the images, if each row is one: its pixels row by row, channels last
+    sparse: Any = None  # a scipy.sparse.csr_array of many columns; `densify` makes it a block
 
     def __post_init__(self) -> None:
-        if self.block is None:
+        if self.sparse is not None:
+            lengths, width = {self.sparse.shape[0]}, self.sparse.shape[1]
+        elif self.block is None:
             object.__setattr__(self, "columns", tuple(map(_read_only, self.columns)))
             lengths, width = {len(column) for column in self.columns}, len(self.columns)
         else:
@@ -76,8 +81,8 @@ class Table:
     @property
     def n_rows(self) -> int:
         """Number of rows."""
-        if self.block is not None:
-            return int(self.block.shape[0])
+        if self.block is not None or self.sparse is not None:
+            return int((self.sparse if self.block is None else self.block).shape[0])
         return len(self.columns[0]) if self.columns else 0
 
     @property
@@ -88,8 +93,9 @@ class Table:
     @cached_property
     def kinds(self) -> tuple[ColumnKind, ...]:
         """Kind of each column."""
-        if self.block is not None:
-            return (_KINDS[self.block.dtype.kind],) * self.n_columns
+        if self.block is not None or self.sparse is not None:
+            dtype = (self.sparse if self.block is None else self.block).dtype
+            return (_KINDS[dtype.kind],) * self.n_columns
         return tuple(_KINDS[column.dtype.kind] for column in self.columns)
 
     @cached_property
@@ -104,7 +110,9 @@ class Table:
         return self.extra_columns
 
     def column(self, position: int) -> Array:
-        """Return one column without copying it."""
+        """Return one column without copying it, unless it is sparse."""
+        if self.sparse is not None:
+            return np.asarray(self.sparse[:, [position]].toarray()[:, 0])
         return self.columns[position] if self.block is None else self.block[:, position]
 
     def select(self, positions: Sequence[int]) -> "Table":
@@ -112,6 +120,8 @@ class Table:
         if list(positions) == list(range(self.n_columns)):
             return self
         names = tuple(self.names[i] for i in positions)
+        if self.sparse is not None:
+            return replace(self, names=names, sparse=self.sparse[:, list(positions)])
         if self.block is None:
             return replace(self, names=names, columns=tuple(self.columns[i] for i in positions), image=None)
         return replace(self, names=names, block=self.block[:, list(positions)], image=None)
@@ -119,6 +129,8 @@ class Table:
 
 def take_rows(table: Table, rows: npt.NDArray[np.int64]) -> Table:
     """Return a table of some of the rows."""
+    if table.sparse is not None:
+        return replace(table, sparse=table.sparse[rows], extra_columns={})
     if table.block is not None:
         return replace(table, block=table.block[rows], extra_columns={})
     return replace(table, columns=tuple(column[rows] for column in table.columns), extra_columns={})
@@ -135,7 +147,8 @@ def as_table(X: object) -> Table:
 
     Rows are samples. Numeric arrays are not copied. Arrays (n, height, width) or (n, height, width, channels) are
     images; a fourth channel is opacity, blended with white. Columns have the names of the frame, or `x0, x1, ...`, or
-    for images `pixel 0,0, pixel 0,1, ...`. Data that is empty, sparse or complex raises a `TableError`.
+    for images `pixel 0,0, pixel 0,1, ...`. Sparse matrices of more than 100 columns stay sparse. Data that is empty or
+    complex raises a `TableError`.
 
     Examples
     --------
@@ -146,17 +159,14 @@ def as_table(X: object) -> Table:
     if isinstance(X, Table):
         table = X
     elif sparse is not None and sparse.issparse(X):
-        raise TableError(
-            f"Sparse data was passed ({type(X).__name__}), but dense data is required. "
-            "Use X.toarray() if it fits in memory, or reduce it with sklearn.decomposition.TruncatedSVD first."
-        )
+        table = _from_sparse(X)
     else:
         frame = _to_frame(X)
         table = _from_array(_to_array(X)) if frame is None else _from_frame(frame)
     for size, what in ((table.n_rows, "sample(s)"), (table.n_columns, "feature(s)")):
         if size == 0:
             shape = (table.n_rows, table.n_columns)
-            raise TableError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
+            raise EmptyTableError(f"Found array with 0 {what} (shape={shape}) while a minimum of 1 is required.")
     return table
 
 
@@ -217,6 +227,34 @@ def _from_array(array: Array) -> Table:
             return Table(names, block=array.astype(np.float64), named=False, source="array")
     columns = tuple(_to_column(array[:, i], name) for i, name in enumerate(names))
     return Table(names, columns, named=False, source="array")
+
+
+def _from_sparse(matrix: Any) -> Table:
+    """Convert a matrix of scipy; one of few columns becomes dense."""
+    rows = matrix.tocsr()
+    if rows.dtype.kind not in "iufb":
+        raise TableError(f"Complex data not supported: the dtype is {rows.dtype}. Use its real and imaginary parts.")
+    names = tuple(f"x{i}" for i in range(rows.shape[1]))
+    table = Table(names, named=False, source="sparse matrix", sparse=rows)
+    return table if len(names) > _FEW_COLUMNS else densify(table)
+
+
+def densify(table: Table) -> Table:
+    """Return a table whose matrix is dense, if it was sparse and its values fit in memory."""
+    if table.sparse is None:
+        return table
+    size = math.prod(table.sparse.shape)
+    if size > _MOST_DENSE:
+        shape = " x ".join(f"{n:,}" for n in table.sparse.shape)
+        raise TableError(
+            f"Sparse data with {size:,} values ({shape}) was passed; at most "
+            f"{_MOST_DENSE:,} are made dense. Use Coterie, which reduces its columns first, or reduce them yourself: "
+            "sklearn.decomposition.TruncatedSVD(100).fit_transform(X)."
+        )
+    dense = table.sparse.toarray()
+    zeros = 1 - np.count_nonzero(dense) / size if size else 0.0
+    note = f"the matrix is sparse ({zeros:.1%} zeros) and was made dense"
+    return replace(table, block=_to_64_bits(dense), sparse=None, notes=(*table.notes, note))
 
 
 def _to_64_bits(array: Array) -> Array:

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal, final, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Generator, Tensor
 
@@ -40,7 +39,7 @@ MIN_STEPS, MAX_TABLE_STEPS = 300, 3000  # bounds with ``epochs="auto"``; the upp
 FORMER_HISTORY = {"empty": "empty_clusters", "uneven": "imbalance"}  # keys of ``history_`` in earlier model files
 
 
-class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  # type: ignore[misc]  # scikit-learn is untyped
+class TCC(TorchClusterer):
     """Twin-contrast clustering of images or embeddings (Shen et al., 2021).
 
     A network is trained to recognise each image in another view of it (instance-level contrastive loss) and each
@@ -181,7 +180,7 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  #
         n_clusters: Any = self.n_clusters
         if n_clusters == "auto":
             raise InputError("n_clusters='auto': TCC cannot find the number of clusters. Give an integer.")
-        table = self._read(_collect_images(X), reset=True)
+        table = self._read(X, reset=True)
         check_n_clusters(self.n_clusters, table.n_rows)
         if self.folder is not None and not isinstance(self.random_state, int | np.integer):
             raise InputError(
@@ -277,10 +276,14 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  #
             folder=None if self.folder is None else Path(self.folder),
         )
 
+    def _read(self, X: Any, *, reset: bool) -> Table:
+        """Return X as a table; a folder of images and a DataLoader are read first."""
+        return super()._read(_collect_images(X), reset=reset)
+
     def _prepare(self, X: Any) -> Tensor:
         """Convert new rows to the input of the network."""
         check_is_fitted(self)
-        table = self._read(_collect_images(X), reset=False)
+        table = self._read(X, reset=False)
         return self._network_input(table, self._to_tensor(table))
 
     def _predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
@@ -291,13 +294,16 @@ class TCC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, TorchClusterer):  #
         """Compute the embeddings (n, embedding_dim) of images or rows like those of ``fit``; they have length one."""
         return to_numpy(self.model_.embeddings(self._prepare(X)))
 
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.model_.config.embedding_dim)
+
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: rows are placed by their embeddings."""
         return FitDescription(pixel_distances_meaningful=False, embed=self.transform, losses=self.history_["loss"])
 
     def _set_model_results(self) -> None:
         self.n_clusters_ = self.model_.config.n_clusters
-        self._n_features_out = self.model_.config.embedding_dim
         self.cluster_centers_ = self.table_.inverse_transform(to_numpy(self._means))
 
     def _to_checkpoint(self) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Any]]:

@@ -200,7 +200,14 @@ class AttentionBasedClustering(AmortizedClusterer):
 
     def describe_fit(self, table: Table) -> FitDescription:
         """Describe the fit for the summary and the report: the kernel."""
-        return FitDescription(pixel_distances_meaningful=False, kernel=self.kernel_, kernel_rows=self.kernel_rows_)
+        kernel, rows = vars(self).get("kernel_"), vars(self).get("kernel_rows_")  # only for the rows of ``fit``
+        return FitDescription(pixel_distances_meaningful=False, kernel=kernel, kernel_rows=rows)
+
+    def _with_labels(self, labels: npt.NDArray[np.int64], probabilities: npt.NDArray[np.float32]) -> Self:
+        other = super()._with_labels(labels, probabilities)
+        for name in ("kernel_", "kernel_rows_"):
+            other.__dict__.pop(name, None)
+        return other
 
     def _new_config(self, n_features: int, image: ImageSize | None) -> AttentionBasedConfig:
         encoder: Encoder = "identity" if image is None else "strided"

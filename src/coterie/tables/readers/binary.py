@@ -1,7 +1,6 @@
 """Binary files of arrays or typed columns: NumPy, MATLAB, Parquet and Arrow."""
 
 import io
-import zipfile
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,17 +10,23 @@ from typing import Any
 import numpy as np
 
 from coterie.errors import TableError, import_extra
+from coterie.tables.readers.arrow import from_arrow
 from coterie.tables.readers.delimited import numbered_names
+from coterie.tables.readers.sparse import read_sparse_archive
 from coterie.tables.table import Array, Table, as_table, unique_names
 
 _TABLE_NAMES = ("X", "images")
+_SPARSE_KEYS = {"format", "shape", "data"}  # of every archive that scipy.sparse.save_npz writes
 
 
 def read_npy(path: Path) -> Table:
     """Read one array; pickled objects are rejected."""
     try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with path.open("rb") as file:  # numpy does not close damaged files
+            array = np.load(file, allow_pickle=False)
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # damaged headers, which are parsed as Python's literals, raise anything
         raise TableError(f"{path.name} is not a plain .npy array of numbers. Save it with numpy.save.") from error
     return _from_array(array, path.name)
 
@@ -29,10 +34,14 @@ def read_npy(path: Path) -> Table:
 def read_npz(path: Path) -> Table:
     """Read an archive of arrays; pickled objects are rejected."""
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-    except (ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:  # damaged archives raise anything
         raise TableError(f"{path.name} is not a plain .npz archive. Save it with numpy.savez.") from error
+    if arrays.keys() >= _SPARSE_KEYS:
+        return read_sparse_archive(path)
     return _from_arrays(arrays, path.name)
 
 
@@ -121,6 +130,6 @@ def import_pyarrow(module: str) -> Any:
 def _from_arrow(read: Callable[[], object], source: str) -> Table:
     error_type: type[Exception] = import_pyarrow("lib").ArrowException
     try:
-        return replace(as_table(read()), source=source)
+        return from_arrow(read(), source)
     except error_type as error:
         raise TableError(f"{source} cannot be read: {error}.") from error
