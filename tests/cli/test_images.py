@@ -108,8 +108,7 @@ def test_tcc_trains_on_the_images(command: Command) -> None:
     assert "ARI" in outcome.out
     assert "silhouette" not in outcome.out
     page = Path("p.html").read_text()
-    assert "placed by t-SNE on the embeddings that the network learned" in page
-    assert "The numbered rings are at the image nearest to the centre of each cluster." in page
+    assert "placed by t-SNE, which compares the embeddings" in page
     assert "</b> by epoch.</figcaption>" in page
     assert "No silhouette: it would compare pixels" in page
     command("predict", "m.safetensors", "photos", "-o", "again.csv", "-q")
