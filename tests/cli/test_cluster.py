@@ -169,7 +169,7 @@ def test_standard_input_to_standard_output(command: Command) -> None:
     outcome = command(
         "cluster", "-", "-k", "2", "--delimiter", ";", "-o", "-", stdin=people().replace(",", ";").encode()
     )
-    assert [row["row"] for row in outcome.rows] == [str(i) for i in range(1, 25)]
+    assert [row["person"] for row in outcome.rows] == [str(i) for i in range(1, 25)]
     assert "standard input: 24 rows in 2 clusters" in outcome.err
 
 
@@ -408,7 +408,7 @@ def test_reports_of_tables_and_of_rows_as_images(command: Command) -> None:
 def test_force_replaces_files_and_a_seed_repeats_rows(command: Command) -> None:
     Path("out.csv").write_text("old")
     command("cluster", "people.csv", "-k", "2", "-o", "out.csv", "--force")
-    assert Path("out.csv").read_text().startswith("row,cluster,membership\n")
+    assert Path("out.csv").read_text().startswith("person,cluster,membership\n")
     first, second = (command("cluster", "people.csv", "-k", "3", "--seed", "7", "-o", "-").out for _ in range(2))
     assert first == second != ""
     assert "Usage: coterie" in command().out

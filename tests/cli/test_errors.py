@@ -154,7 +154,7 @@ _PREDICT = [
     (["damaged.safetensors", "few.csv"], "modified"),
     (["cut.safetensors", "few.csv"], "damaged"),
     (["clam.safetensors", "people.csv"], "'a'"),
-    (["clam.safetensors", "texts_for_numbers.csv"], "'a'"),
+    (["clam.safetensors", "texts_for_numbers.csv", "--strict"], "'a': 2 of 2 values are no number"),
     (["clam.safetensors", "few.csv", "-o", "clam.safetensors", "--force"], "unknown ending"),
     (["clam.safetensors", "photos"], "photos has 64 pixels per image, but the model was fitted on 2 columns"),
     (["tiny.safetensors", "people.csv"], "'tiny.safetensors' has weights but no clusters"),

@@ -11,6 +11,7 @@ from coterie.methods import METHODS
 from coterie.pretrained.registry import pretrained_names
 from tests.cli.conftest import Command
 
+NAMED_SHELL = "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION"  # lets typer take the name of the shell
 _PEOPLE = "person,height,weight,plan,joined,vip\n" + "".join(
     f"p{i},{150 + i % 3 * 20 + i % 5},{50 + i % 3 * 15},{'abc'[i % 3]},2024-0{1 + i % 3}-1{i % 9},{'tf'[i % 2]}\n"
     for i in range(30)
@@ -106,7 +107,10 @@ def test_completion(
     assert capsys.readouterr().out.split() == offered
 
 
-def test_completion_can_be_shown(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_completion_can_be_shown(
+    command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NAMED_SHELL, "1")
     with pytest.raises(SystemExit):
         command("--show-completion", "bash")
     assert "complete -o default -F _coterie_completion coterie" in capsys.readouterr().out

@@ -1,6 +1,7 @@
 """What a command does not import: errors and help must not wait for libraries that they do not need."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 from coterie.tables.adapt import adapt_table
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, choose_columns
+from tests.cli.test_listings import NAMED_SHELL
 
 _SCRIPT = """
 import json, sys
@@ -81,7 +83,8 @@ def run_all(commands: Sequence[Sequence[str]], folder: Path) -> list[tuple[int, 
     (folder / "empty.csv").write_text("")
     (folder / "ragged.csv").write_text("a,b\n1,2\n3,4,5\n")
     script = [sys.executable, "-c", _SCRIPT, json.dumps(commands)]
-    done = subprocess.run(script, cwd=folder, capture_output=True, text=True, check=True)
+    environment = {**os.environ, NAMED_SHELL: "1"}
+    done = subprocess.run(script, cwd=folder, capture_output=True, text=True, check=True, env=environment)
     lines = [line.split()[1:] for line in done.stderr.splitlines() if line.startswith("imported ")]
     return [(int(code), set(names)) for code, *names in lines]
 

@@ -13,7 +13,7 @@ import scipy.sparse
 from coterie import Coterie
 from coterie.errors import TableError
 from coterie.tables.readers import read_table
-from coterie.tables.table import as_table
+from coterie.tables.table import as_table, densify
 
 DENSE = np.array([[0, 1.5, 0], [0, 0, 0], [2, 0, 0], [0, 0, -3.25]])
 
@@ -37,8 +37,11 @@ def test_types_are_kept() -> None:
 
 
 def test_what_does_not_fit_is_not_made_dense() -> None:
+    wide = as_table(scipy.sparse.csr_array((10_000_000, 50_000)))
+    assert wide.block is None
+    assert (wide.n_rows, wide.n_columns, wide.kinds[0]) == (10_000_000, 50_000, "number")
     with pytest.raises(TableError, match=r"10,000,000 x 50,000.*TruncatedSVD"):
-        as_table(scipy.sparse.csr_array((10_000_000, 50_000)))
+        densify(wide)
     with pytest.raises(TableError, match=r"0 sample"):
         as_table(scipy.sparse.csr_array((0, 5)))
 
