@@ -279,6 +279,8 @@ class Coterie(BaseClusterer):
         """Replace the columns of a sparse matrix by the leading components of its rows."""
         if reset:
             self._sparse_axes = fit_axes(unit_rows(table.sparse), COMPONENTS_ALONE)
+            # What a row without entries gets.
+            self._sparse_mean = np.asarray(unit_rows(table.sparse) @ self._sparse_axes).mean(axis=0)
         axes = vars(self).get("_sparse_axes")
         if axes is None or len(axes) != table.n_columns:
             expecting = self.n_features_in_ if axes is None else len(axes)
@@ -287,7 +289,9 @@ class Coterie(BaseClusterer):
             )
         note = f"the {table.n_columns:,} sparse columns were reduced to {axes.shape[1]} components (truncated SVD)"
         names = tuple(f"component {number + 1}" for number in range(axes.shape[1]))
-        components = unit_rows(np.asarray(unit_rows(table.sparse) @ axes))
+        components = np.asarray(unit_rows(table.sparse) @ axes)
+        components[~components.any(axis=1)] = self._sparse_mean
+        components = unit_rows(components)
         return replace(table, names=names, block=components, sparse=None, notes=(*table.notes, note))
 
     def _prepare_texts(self, table: Table, callback: Callback | None, *, reset: bool) -> Table:
@@ -789,7 +793,7 @@ class Coterie(BaseClusterer):
         arrays |= level_arrays
         described = ("confidence", "candidates", "levels", "chosen", "runner_up", "n_clusters")
         if (axes := vars(self).get("_sparse_axes")) is not None:
-            arrays["sparse.axes"] = axes
+            arrays |= {"sparse.axes": axes, "sparse.mean": self._sparse_mean}
         text_column = vars(self).get("_text_column")
         texts = vars(self).get("_texts", ()) if self.text is not None else ()
         for number, fitted in enumerate(texts):
@@ -825,7 +829,7 @@ class Coterie(BaseClusterer):
             self._reference = View.from_arrays("reference", own)
         self._text_column = card.get("text_column")
         if "sparse.axes" in arrays:
-            self._sparse_axes = arrays["sparse.axes"]
+            self._sparse_axes, self._sparse_mean = arrays["sparse.axes"], arrays["sparse.mean"]
         self._texts = tuple(
             TextFeatures.from_arrays(each["column"], each["names"], number, arrays)
             for number, each in enumerate(card.get("texts", []))
