@@ -48,7 +48,7 @@ def test_info_on_a_model(command: Command) -> None:
     assert (found["parameters"]["n_clusters"], found["parameters"]["effort"]) == (3, "fast")
     shown = command("info", "people.safetensors").out
     assert shown.startswith("people.safetensors: model of the method coterie, written by Coterie ")
-    for text in ("clusters: 3, of 10, 10, 10 rows", "found by: ", "confidence: ", "note: Candidate", "new rows are"):
+    for text in ("clusters: 3, of 10, 10, 10 rows", "found by: ", "confidence: ", "note: Chosen from", "new rows are"):
         assert text in shown
     command("cluster", "people.csv", "-k", "1", "--save", "one.safetensors", "-q")
     assert "confidence" not in command("info", "one.safetensors").out

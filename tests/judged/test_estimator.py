@@ -66,7 +66,7 @@ def test_large_tables_are_sampled_and_notes_say_so() -> None:
     model = quick(n_clusters=4).fit(X)
     assert_consistent(model, X)
     assert adjusted_rand_score(truth, model.labels_) > 0.98
-    assert model.notes_[0].startswith("1,000 of the 1,500 rows, sampled at random, were clustered;")
+    assert model.notes_[0].startswith("Clusters were found in a random sample of 1,000 rows;")
 
 
 @pytest.mark.usefixtures("untouched_random_state")
@@ -218,7 +218,7 @@ def test_candidates_levels_and_choice_are_consistent(rows: Floats, fitted: Coter
     assert fitted.chosen_ in fitted.shortlist(3)
     chosen = fitted.candidates_[0]
     name = f"{chosen['algorithm']} on {chosen['columns']} columns"
-    assert fitted.notes_[-1] == f"Candidate '{name}' was chosen out of {len(scores)}."
+    assert fitted.notes_[-1] == f"Chosen from {len(scores)} candidates: {name}."
     with pytest.raises(InputError, match=r"no candidate with n_clusters=77\. Choose one of: 2, 3"):
         fitted.alternative(77, rows)
 

@@ -43,7 +43,7 @@ def test_an_algorithm_from_outside_takes_part_in_everything(tmp_path: Path) -> N
     model = Coterie(effort="fast", random_state=0).fit(x)
     assert model.chosen_ is not None
     assert model.chosen_["algorithm"] == "stripes"
-    assert model.notes_[-1].startswith("Candidate 'stripes on standardised columns' was chosen out of")
+    assert model.notes_[-1].endswith("candidates: stripes on standardised columns.")
     assert {each["algorithm"] for each in (*model.candidates_, *model.shortlist())} == {"stripes"}
     np.testing.assert_array_equal(model.labels_ == model.labels_[0], truth == truth[0])
     new = np.array([[-1.0], [7.0]])

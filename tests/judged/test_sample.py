@@ -103,9 +103,9 @@ def test_one_sample_chooses_what_the_judge_chooses() -> None:
     assert result.scored is not None
     np.testing.assert_array_equal(result.scored.logits, scored.logits)
     assert result.confidence == scored.scores[scored.choose()]
-    assert result.describe_sampling(40, 0.9) == []
-    assert result.describe_sampling(900, 0.9) == [
-        "40 of the 900 rows, sampled at random, were clustered; the others were assigned to the clusters found."
+    assert result.describe_sampling(40) == []
+    assert result.describe_sampling(900) == [
+        "Clusters were found in a random sample of 40 rows; the other 860 were assigned to them."
     ]
 
 
@@ -116,8 +116,8 @@ def test_three_samples_find_the_blobs() -> None:
     model = fitted(X, callback=lambda progress: stages.append(progress.stage))
     assert adjusted_rand_score(truth, model.labels_) > 0.99
     assert model.notes_[0] == (
-        "3 random samples of 60 of the 7,000 rows voted on the clusters: all agree with the winner. "
-        "All rows were assigned to its clusters."
+        "Clusters were found in 3 random samples of 60 of the 7,000 rows, which then voted: the others agree with the "
+        "winner to 1.00 (adjusted Rand index). All rows were assigned to its clusters."
     )
     for sample in (1, 2, 3):
         assert f"sample {sample} of 3: k-means, standardised columns" in stages
@@ -232,9 +232,9 @@ def test_granularity_decides_between_close_votes() -> None:
 def test_notes_say_how_many_samples_agree() -> None:
     rows = blobs(60)[0]
     for agreement, said in (
-        ([1.0, 0.95, 0.9], "all agree with"),
-        ([0.5, 1.0, 0.95], "1 of the other 2 agree with"),
-        ([0.5, 0.0, 1.0], "the others disagree with"),
+        ([1.0, 0.95, 0.9], "the others agree with the winner to 0.93"),
+        ([0.5, 1.0, 0.95], "the others agree with the winner to 0.72"),
+        ([0.5, 0.0, 1.0], "the others agree with the winner to 0.25"),
     ):
-        (sentence,) = VoteResult(Space(rows), None, 0.5, np.array(agreement)).describe_sampling(200, 0.9)
+        (sentence,) = VoteResult(Space(rows), None, 0.5, np.array(agreement)).describe_sampling(200)
         assert said in sentence

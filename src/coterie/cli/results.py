@@ -86,6 +86,7 @@ def summarise(
     """Measure and describe the clusters."""
     model, features, description = fitted.model, fitted.features, fitted.description
     silhouette, notes = measure_silhouette(model, features, description)
+    is_alone = description.selection is None  # otherwise the confidence is shown instead
     is_images = image is not None or features.image is not None
     return Summary(
         source=loaded.source.name,
@@ -98,7 +99,7 @@ def summarise(
         selection=description.selection,
         asked_for_one=parse_n_clusters(request.clusters) == 1,
         scores=score_against(known.classes, model.labels_[known.rows]) if len(known.rows) else {},
-        notes=(*features.notes, *model.table_.notes, *model.notes_, *notes, *known.notes),
+        notes=(*features.notes, *model.table_.notes, *model.notes_, *known.notes, *(notes if is_alone else ())),
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )

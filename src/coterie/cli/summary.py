@@ -94,7 +94,8 @@ class Summary:
         console.print(table)
         if self.selection is not None and not self.asked_for_one:
             console.print(_describe_selection(self.selection), soft_wrap=True)
-        if self.silhouette is not None and math.isfinite(self.silhouette):
+        # Beside a confidence, it would be a second opinion that knows less.
+        if self.selection is None and self.silhouette is not None and math.isfinite(self.silhouette):
             console.print(
                 f"silhouette {self.silhouette:.3f} (1 = perfect; below 0.25 clusters overlap or are not round)"
             )

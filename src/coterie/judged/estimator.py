@@ -379,7 +379,7 @@ class Coterie(BaseClusterer):
         self.notes_ = (
             *self._describe_pixels(table),
             *self._describe_metric(fits, best),
-            *best.result.describe_sampling(len(encoded), ALIKE),
+            *best.result.describe_sampling(len(encoded)),
             *self._describe_background(best.result),
             *self._choose(best, encoded, n_clusters),
         )
@@ -529,7 +529,7 @@ class Coterie(BaseClusterer):
             ]
         else:
             winner, self.chosen_ = scored.candidates[chosen], scored.describe(chosen)
-            notes = [f"Candidate '{winner}' was chosen out of {len(scored.candidates)}."]
+            notes = [f"Chosen from {len(scored.candidates)} candidates: {winner}."]
             notes += self._describe_repeated(scored, chosen)
             if self.confidence_ < LOW_CONFIDENCE:
                 notes.append(

@@ -37,21 +37,18 @@ class VoteResult:
     confidence: float  # expected adjusted Rand index of the choice, from the mean of the votes
     agreement: Floats  # adjusted Rand index of the winner with the choice of each subsample that voted, on its rows
 
-    def describe_sampling(self, n: int, alike: float) -> list[str]:
-        """Say in a sentence how many of n rows were clustered; nothing if all were.
-
-        Choices that agree by `alike` or more count as the same.
-        """
+    def describe_sampling(self, n: int) -> list[str]:
+        """Say in a sentence how many of n rows were clustered; nothing if all were."""
         few, voters = len(self.space.x), len(self.agreement)
         if few == n:
             return []
         if voters < 2:
-            sampled = f"{few:,} of the {n:,} rows, sampled at random, were clustered"
-            return [f"{sampled}; the others were assigned to the clusters found."]
-        same = int((self.agreement >= alike).sum()) - 1
-        who = {voters - 1: "all agree", 0: "the others disagree"}.get(same, f"{same} of the other {voters - 1} agree")
-        sampled = f"{voters} random samples of {few:,} of the {n:,} rows voted on the clusters: {who} with the winner."
-        return [f"{sampled} All rows were assigned to its clusters."]
+            sampled = f"Clusters were found in a random sample of {few:,} rows"
+            return [f"{sampled}; the other {n - few:,} were assigned to them."]
+        others = np.delete(self.agreement, self.agreement.argmax()).mean()
+        sampled = f"Clusters were found in {voters} random samples of {few:,} of the {n:,} rows, which then voted"
+        agreement = f"the others agree with the winner to {others:.2f} (adjusted Rand index)"
+        return [f"{sampled}: {agreement}. All rows were assigned to its clusters."]
 
 
 @final

@@ -17,7 +17,7 @@ Level: TypeAlias = Literal["high", "moderate", "limited", "low", "single", "none
 HIGH: Final = 0.75  # expected adjusted Rand index from which the confidence is high
 MODERATE: Final = 0.5  # and moderate; below it is limited, and below `Selection.low_confidence` it is low
 CLOSE: Final = 0.05  # lead of the result over a different candidate below which both are nearly as good
-NOTES_SAID_HERE: Final = ("Low confidence: ", "All rows form one cluster", "Candidate ", "Chosen from ")
+NOTES_SAID_HERE: Final = ("Low confidence: ", "All rows form one cluster", "Chosen from ")
 """How notes of a fit start that the verdict, or the choice among candidates, replaces."""
 _HEADLINES: Final[dict[Level, str]] = {
     "high": "High confidence",

@@ -22,6 +22,7 @@ _FREQUENT = 0.3  # fraction of the rows that the most frequent texts must have t
 _LEVEL_ROWS = 3  # that a frequent text has at least
 _REPEATED_IDS = 0.1  # fraction of different numbers from which a column with the name of an id is one
 _LONG_NUMBER = 1e8  # integers of nine digits and more that never repeat are phone or account numbers
+_LARGEST_INTEGER = 2.0**53  # beyond, floats are not exact
 _SAMPLED_TEXTS = 1_000
 _NAME_LENGTH = 60  # longer texts do not name rows
 _NUMBERS_THE_ROWS = "row numbers"
@@ -157,7 +158,9 @@ def _is_id_name(name: str) -> bool:
 def _are_integers(values: Array) -> bool:
     if values.dtype.kind in "iu":
         return True
-    return values.dtype.kind == "f" and bool(np.isfinite(values).all() and (values == np.floor(values)).all())
+    if values.dtype.kind != "f" or not (np.abs(values) < _LARGEST_INTEGER).all():  # NaN is not smaller either
+        return False
+    return bool((values == np.floor(values)).all())
 
 
 def count_texts(values: Array) -> dict[str, int]:
