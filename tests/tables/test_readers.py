@@ -19,7 +19,7 @@ from sklearn.datasets import load_wine
 from coterie.errors import InputError, MissingExtraError, OutputError, TableError
 from coterie.files import write_atomically
 from coterie.tables.readers import FORMATS, Format, example_path, find_format, read_table, write_table
-from coterie.tables.readers.delimited import MISSING_MARKERS
+from coterie.tables.values import MISSING_MARKERS
 from coterie.tables.table import Table, as_table, text_column
 
 
