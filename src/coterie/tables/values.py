@@ -7,7 +7,7 @@ every digit is a 0: a column has millions of texts, but few shapes, so that patt
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias, final
 
@@ -367,7 +367,7 @@ class _Reading:
     count: int
     notes: tuple[str, ...] = ()
     what: str = "numbers"
-    written: Flags | None = None  # levels that are numbers, whatever their unit
+    written: Flags = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))  # as `good`, with any unit
 
 
 def _are_most(texts: _Texts, good: Flags) -> bool:
@@ -394,8 +394,8 @@ def _tell_gaps(texts: _Texts, found: _Reading) -> list[str]:
 
 
 def tell_gaps(n_good: int, gaps: Mapping[str, int], *, what: str = "numbers") -> list[str]:
-    """Return a note on texts that were taken as missing, with the number of each; none if there are none."""
-    if not gaps:
+    """Return a note on texts that were taken as missing, with the number of each; none if all values are missing."""
+    if not gaps or not n_good:
         return []
     frequent = sorted(gaps, key=lambda text: (-gaps[text], text))
     shown = ", ".join(f"{text!r} ({gaps[text]:,})" for text in frequent[:_MAX_SHOWN])
@@ -453,7 +453,7 @@ def _read_numbers(shapes: _Shapes, *, decimal_comma: bool | None) -> _Reading:
     known = [_number_shape(shape) for shape in shapes.shapes]
     numeric = shapes.levels_of([each is not None for each in known])
     if not numeric.any():
-        return _Reading(np.full(len(texts.levels), np.nan), numeric, 0)
+        return _Reading(np.full(len(texts.levels), np.nan), numeric, 0, written=numeric)
     point = shapes.levels_of([each is not None and each.point for each in known])
     comma = shapes.levels_of([each is not None and each.comma for each in known])
     _settle_leading_zeros(shapes, known, point, comma)
@@ -509,7 +509,7 @@ def _allowed_affixes(shapes: _Shapes, known: Sequence[_NumberShape | None], writ
 def _text_reason(shapes: _Shapes, numbers: _Reading) -> str:
     """Return why numbers are kept as text: they are codes, or have different units; empty if they are not kept."""
     texts, good = shapes.texts, numbers.good
-    if not numbers.count:
+    if not _are_most(texts, numbers.written):
         return ""
     used = np.unique(shapes.of_level[good])
     for pattern, what in ((_PHONE, "phone numbers"), (_ADDRESS, "network addresses")):
@@ -520,7 +520,7 @@ def _text_reason(shapes: _Shapes, numbers: _Reading) -> str:
     equal = len(used) == 1 and integers[used[0]]
     if led and (equal or texts.counts[led].sum() >= _CODE_FRACTION * numbers.count):
         return "kept as text, since its numbers have leading zeros"
-    if numbers.written is not None and _are_most(texts, numbers.written) and not _are_most(texts, good):
+    if not _are_most(texts, good):
         known = map(_number_shape, shapes.shapes)
         affixes = sorted({each.affix or "none" for each in known if each is not None})
         return f"kept as text, since its numbers have different units: {', '.join(affixes[:_MAX_SHOWN])}"

@@ -1,8 +1,8 @@
 """Delimited text (CSV, TSV, ...): detect the encoding, the delimiter and the header, then the type of each column.
 
-Large files are split into cells by pyarrow, block by block, so that neither the file nor a Python string for each cell is
-held in memory. Small files, and those that pyarrow may misread, are split by Python, which also finds what is wrong with
-a file. Both give distinct texts, whose meaning is decided in ``coterie.tables.values``.
+Large files are split into cells by pyarrow, block by block, so that neither the file nor a string for each cell is
+held in memory. Small files, and those that pyarrow may misread, are split by Python, which also finds what is wrong
+with a file. What texts mean is decided in ``coterie.tables.values``.
 """
 
 import codecs
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal, final
+from typing import IO, TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -46,7 +46,7 @@ _ROWS_FOR_DELIMITER = 200
 _ROWS_FOR_HEADER = 1000
 _CELLS_PER_BATCH = 500_000
 _BYTES_FOR_ARROW = 2**20  # smaller files are read before pyarrow is imported
-_BYTES_PER_BLOCK = 2**23
+_BYTES_PER_BLOCK = 2**21
 _BYTES_PER_CHUNK = 2**24
 _CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _ASCII = bytes(range(0x80))
@@ -64,6 +64,7 @@ class _Text:
     source: str
     encoding: str = "utf-8-sig"
     delimiter: str = ","
+    has_quotes: bool = True  # False if it is known to have none
 
     def chunks(self) -> Iterator[bytes]:
         with self.open() as file:
@@ -147,7 +148,8 @@ def _parse(text: _Text, *, header: bool | None, delimiter: str | None, as_text: 
         naming = (f"the columns are separated by {_DELIMITER_NAMES.get(text.delimiter, text.delimiter)}", *naming)
     nothing = Table(names, (np.empty(0),) * width, named=has_header, source=source)
     kept_as_text = {position for name in as_text if (position := column_position(nothing, name)) is not None}
-    columns, block = _read_columns(text, _Layout(names, frozenset(kept_as_text), has_header))
+    row_bytes = sum(len(cell) + 1 for row in sample for cell in row) / len(sample)
+    columns, block = _read_columns(text, _Layout(names, frozenset(kept_as_text), has_header, row_bytes))
     table = from_columns(names, columns, named=has_header, source=source)
     table = replace(table, notes=(*notes, *naming, *table.notes))
     return table if block is None else replace(table, columns=(), block=block)
@@ -192,17 +194,27 @@ def _detect_encoding(text: _Text) -> tuple[_Text, tuple[str, ...]]:
             return text, ("the file is in UTF-16",)
     if b"\0" in head or len(head.translate(None, _CONTROL_CHARACTERS)) < 0.98 * len(head):
         raise TableError(f"{text.source} is not a text table: it contains binary data. Check its ending.")
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    try:
-        for chunk in text.chunks():
-            decoder.decode(chunk)
-        decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
+    is_utf_8, has_quotes = _scan(text)
+    if not is_utf_8:
         found = {byte for chunk in text.chunks() for byte in set(chunk.translate(None, _ASCII))}
         if found.intersection(_WINDOWS_CHARACTERS) and not found.intersection(_ONLY_LATIN_1):
             return replace(text, encoding="cp1252"), ("the file is not in UTF-8; it was read as Windows-1252",)
         return replace(text, encoding="latin-1"), ("the file is not in UTF-8; it was read as Latin-1",)
-    return text, ()
+    return replace(text, has_quotes=has_quotes), ()
+
+
+def _scan(text: _Text) -> tuple[bool, bool]:
+    """Return whether a text is in UTF-8, and whether it has quotes."""
+    decoder, has_quotes = codecs.getincrementaldecoder("utf-8")(), False
+    try:
+        for chunk in text.chunks():
+            has_quotes = has_quotes or b'"' in chunk
+            if decoder.getstate()[0] or not chunk.isascii():
+                decoder.decode(chunk)
+        decoder.decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False, True
+    return True, has_quotes
 
 
 def _parse_delimiter(delimiter: str) -> str:
@@ -272,6 +284,7 @@ class _Layout:
     names: tuple[str, ...]
     kept_as_text: frozenset[int]
     has_header: bool
+    row_bytes: float  # about, according to the first rows
 
     @property
     def width(self) -> int:
@@ -282,26 +295,22 @@ def _read_columns(text: _Text, layout: _Layout) -> tuple[list[TypedColumn], Arra
     """Return the columns, and all as one block if they are numbers."""
     decimal_comma = True if text.delimiter == ";" else None  # as in the exports of many countries
     cells = _read_by_arrow(text, layout) or _read_by_python(text, layout)
-    block = None
-    if all(each.numbers for each in cells):
-        block = np.empty((sum(map(len, cells[0].numbers)), layout.width), order="F")
     columns = []
     for i, name in enumerate(layout.names):
-        each, cells[i] = cells[i], _Cells()  # to free the memory of its parts
-        if each.numbers:
-            numbers = np.concatenate(each.numbers, out=None if block is None else block[:, i])
-            epochs = read_epochs(numbers, name)
-            notes = each.describe_gaps()
-            columns.append(
-                TypedColumn(numbers, notes) if epochs is None else replace(epochs, notes=(*notes, *epochs.notes))
-            )
+        each, cells[i] = cells[i], _Cells()  # to free its memory
+        if each.numbers is not None:
+            epochs = read_epochs(each.numbers, name) or TypedColumn(each.numbers)
+            columns.append(TypedColumn(epochs.values, (*each.describe_gaps(), *epochs.notes)))
         elif i in layout.kept_as_text:
             columns.append(keep_text(*each.texts()))
         else:
             columns.append(infer_levels(*each.texts(), name=name, decimal_comma=decimal_comma))
     if any(column.values.dtype != np.float64 for column in columns):
         return columns, None
-    return columns, np.column_stack([column.values for column in columns]) if block is None else block
+    block = columns[0].values.base  # of which all columns are views, if they were read by pyarrow
+    if block is None or block.ndim < 2 or any(column.values.base is not block for column in columns):
+        return columns, np.column_stack([column.values for column in columns])
+    return columns, block[: len(columns[0].values)]
 
 
 def _no_texts() -> tuple[list[str], Codes]:
@@ -311,19 +320,16 @@ def _no_texts() -> tuple[list[str], Codes]:
 @final
 @dataclass
 class _Cells:
-    """The cells of one column: numbers, block by block; else the distinct texts, and which of them each cell has."""
+    """The cells of one column: numbers, or the distinct texts and which of them each cell has."""
 
-    numbers: list[Array] = field(default_factory=list)
+    numbers: Array | None = None
     gaps: Counter[str] = field(default_factory=Counter)  # placeholders among the numbers
     texts: Callable[[], tuple[list[str], Codes]] = _no_texts
 
-    @property
-    def n_present(self) -> int:
-        return sum(len(part) - int(np.isnan(part).sum()) for part in self.numbers)
-
-    def describe_gaps(self) -> tuple[str, ...]:
+    def describe_gaps(self) -> list[str]:
         told = {text: count for text, count in self.gaps.items() if text not in UNTOLD_MARKERS}
-        return tuple(tell_gaps(self.n_present, told)) if told else ()
+        n_numbers = 0 if self.numbers is None else len(self.numbers) - int(np.isnan(self.numbers).sum())
+        return tell_gaps(n_numbers, told)
 
 
 def _read_by_python(text: _Text, layout: _Layout) -> list[_Cells]:
@@ -364,32 +370,95 @@ def _read_by_arrow(text: _Text, layout: _Layout) -> list[_Cells] | None:
     """Read the cells by pyarrow; None if the file is small, or if pyarrow may split it in another way than Python."""
     if text.n_bytes < _BYTES_FOR_ARROW or len(text.delimiter.encode()) > 1:
         return None
-    quotes = _find_quotes(text)
-    if quotes == "irregular" or (quotes and text.delimiter == " "):
+    if text.has_quotes and (text.delimiter == " " or not _quotes_are_regular(text)):
         return None
     if text.delimiter == " ":
         text = _squeeze_spaces(text)
     import pyarrow as pa  # noqa: PLC0415  (slow to import, and small files do not need it)
 
-    read = partial(_arrow_blocks, text, layout, quoted=bool(quotes))
-    columns = [_ArrowColumn(is_text=i in layout.kept_as_text) for i in range(layout.width)]
+    collected = _Collected(layout, int(1.02 * text.n_bytes / layout.row_bytes) + 1)
     try:
-        for block in read(range(layout.width)):
-            for column, part in zip(columns, block, strict=True):
-                column.add(part)
-        # Columns that turned out not to be plain numbers after their first blocks are read once more, as texts.
-        again = [i for i, column in enumerate(columns) if not column.is_settled(semicolons=text.delimiter == ";")]
-        for i in again:
-            columns[i] = _ArrowColumn(is_text=True)
-        for block in read(again) if again else ():
-            for i, part in zip(again, block, strict=True):
-                columns[i].add(part)
+        for columns in _arrow_blocks(text, layout, range(layout.width)):
+            collected.add(columns)
+        if again := collected.unclear(text.delimiter):
+            for columns in _arrow_blocks(text, layout, again):
+                collected.add_texts(again, columns)
     except pa.ArrowInvalid:  # Python finds out what is wrong, and where
         return None
-    return [column.cells() for column in columns]
+    return collected.cells()
 
 
-def _arrow_blocks(text: _Text, layout: _Layout, wanted: Sequence[int], *, quoted: bool) -> Iterator[list[Any]]:
+@final
+class _Collected:
+    """Columns that are read block by block: plain numbers in one array, the others as texts with a dictionary."""
+
+    def __init__(self, layout: _Layout, n_rows: int) -> None:
+        self._block = np.empty((n_rows, layout.width), order="F")  # columns that are not written take no memory
+        self._n_rows = 0
+        self._gaps = [Counter[str]() for _ in layout.names]
+        self._texts: dict[int, list[Any]] = {i: [] for i in layout.kept_as_text}
+        self._lost = set[int]()  # columns that were numbers until a text was found
+
+    def add(self, columns: Sequence[Any]) -> None:
+        """Add the next rows."""
+        start, self._n_rows = self._n_rows, self._n_rows + len(columns[0])
+        if self._n_rows > len(self._block):
+            self._enlarge(start)
+        for i, column in enumerate(columns):
+            if i in self._texts:
+                self.add_texts([i], [column])
+            elif i not in self._lost:
+                numbers = _to_numbers(column, self._gaps[i])
+                if numbers is not None:
+                    self._block[start : self._n_rows, i] = numbers
+                elif start:
+                    self._lost.add(i)
+                else:
+                    self.add_texts([i], [column])
+
+    def add_texts(self, positions: Sequence[int], columns: Sequence[Any]) -> None:
+        """Add the next rows of some columns as texts."""
+        for i, column in zip(positions, columns, strict=True):
+            self._texts.setdefault(i, []).append(column.dictionary_encode())
+
+    def unclear(self, delimiter: str) -> list[int]:
+        """Return the columns that must be read again, as texts, to decide what they mean."""
+        return [
+            i
+            for i, gaps in enumerate(self._gaps)
+            if i not in self._texts
+            and (i in self._lost or _is_unclear(self._block[: self._n_rows, i], gaps, semicolons=delimiter == ";"))
+        ]
+
+    def cells(self) -> list[_Cells]:
+        """Return all columns."""
+        return [
+            _Cells(texts=partial(_join_dictionaries, self._texts[i]))
+            if i in self._texts
+            else _Cells(self._block[: self._n_rows, i], gaps)
+            for i, gaps in enumerate(self._gaps)
+        ]
+
+    def _enlarge(self, n_rows: int) -> None:
+        smaller = self._block
+        self._block = np.empty((max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1]), order="F")
+        for i in set(range(smaller.shape[1])) - self._texts.keys() - self._lost:
+            self._block[:n_rows, i] = smaller[:n_rows, i]
+
+
+def _is_unclear(numbers: Array, gaps: Counter[str], *, semicolons: bool) -> bool:
+    """Return whether cells that are plain numbers may mean something else."""
+    n_placeholders = sum(count for text, count in gaps.items() if text not in MISSING_MARKERS)
+    if n_placeholders and n_placeholders > len(numbers) - np.isnan(numbers).sum():
+        return True
+    if not semicolons:
+        return False
+    # There, 1.234 may be a thousand: whether all numbers could be that.
+    thousandfold = 1000 * np.abs(numbers[np.isfinite(numbers)])
+    return bool((thousandfold < 1e6).all() and (np.abs(thousandfold - np.rint(thousandfold)) < 1e-6).all())
+
+
+def _arrow_blocks(text: _Text, layout: _Layout, wanted: Sequence[int]) -> Iterator[list[Any]]:
     """Yield blocks of rows as Arrow arrays of strings, one per wanted column; missing markers of programs are null."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import csv as arrow_csv  # noqa: PLC0415
@@ -400,7 +469,7 @@ def _arrow_blocks(text: _Text, layout: _Layout, wanted: Sequence[int], *, quoted
         batches = arrow_csv.open_csv(
             file,
             arrow_csv.ReadOptions(column_names=names, block_size=_BYTES_PER_BLOCK, encoding=encoding),
-            arrow_csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=quoted),
+            arrow_csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=text.has_quotes),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
                 include_columns=[names[i] for i in wanted],
@@ -416,67 +485,27 @@ def _arrow_blocks(text: _Text, layout: _Layout, wanted: Sequence[int], *, quoted
             yield rows.columns
 
 
-@final
-class _ArrowColumn:
-    """The cells of one column, block by block: numbers as long as all are plain numbers, else texts."""
+def _to_numbers(column: Any, gaps: Counter[str]) -> Array | None:
+    """Convert plain numbers, and count placeholders among them; None if a cell may have another meaning."""
+    import pyarrow as pa  # noqa: PLC0415
+    from pyarrow import compute  # noqa: PLC0415
 
-    def __init__(self, *, is_text: bool) -> None:
-        self._cells = _Cells()
-        self._texts: list[Any] = []
-        self._is_text = is_text
-        self._is_lost = False  # whether texts were converted to numbers before one was found that is none
-
-    def add(self, part: Any) -> None:
-        """Add the cells of a block."""
-        if self._is_lost:
-            return
-        numbers = None if self._is_text else self._to_numbers(part)
-        if numbers is not None:
-            self._cells.numbers.append(numbers)
-        elif self._cells.numbers:
-            self._is_lost = True
-            self._cells = _Cells()
-        else:
-            self._is_text = True
-            self._texts.append(part.dictionary_encode())
-
-    def is_settled(self, *, semicolons: bool) -> bool:
-        """Return whether the cells are what they mean; else they must be read as texts."""
-        if self._is_text:
-            return True
-        n_unusual = sum(count for text, count in self._cells.gaps.items() if text not in MISSING_MARKERS)
-        if self._is_lost or n_unusual > self._cells.n_present:
-            return False
-        # Where semicolons separate cells, 1.234 may be a thousand.
-        return not semicolons or not all(map(_may_have_thousands, self._cells.numbers))
-
-    def cells(self) -> _Cells:
-        """Return all cells."""
-        if self._is_text:
-            self._cells.texts = partial(_join_dictionaries, self._texts)
-        return self._cells
-
-    def _to_numbers(self, part: Any) -> Array | None:
-        """Convert plain numbers, with placeholders as gaps; None if a cell may have another meaning."""
-        import pyarrow as pa  # noqa: PLC0415
-        from pyarrow import compute  # noqa: PLC0415
-
-        numbers = None
-        with suppress(pa.ArrowInvalid):
-            numbers = part.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if numbers is None or np.isnan(numbers).sum() > part.null_count:
-            part = compute.utf8_trim_whitespace(part)
-            is_gap = compute.is_in(part, pa.array(sorted(PLACEHOLDERS | MISSING_MARKERS)))
-            found = part.filter(is_gap).to_pylist()
-            part = compute.if_else(is_gap, None, part)
-            try:
-                numbers = part.cast(pa.float64()).to_numpy(zero_copy_only=False)
-            except pa.ArrowInvalid:
-                return None
-            if np.isnan(numbers).sum() > part.null_count:
-                return None
-            self._cells.gaps.update(found)
-        return None if _may_be_codes(part) else numbers
+    numbers = None
+    with suppress(pa.ArrowInvalid):
+        numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    if numbers is None or np.isnan(numbers).sum() > column.null_count:
+        column = compute.utf8_trim_whitespace(column)
+        is_gap = compute.is_in(column, pa.array(sorted(PLACEHOLDERS | MISSING_MARKERS)))
+        found = column.filter(is_gap).to_pylist()
+        column = compute.if_else(is_gap, None, column)
+        try:
+            numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        except pa.ArrowInvalid:
+            return None
+        if np.isnan(numbers).sum() > column.null_count:
+            return None
+        gaps.update(found)
+    return None if _may_be_codes(column) else numbers
 
 
 def _may_be_codes(part: Any) -> bool:
@@ -491,13 +520,6 @@ def _may_be_codes(part: Any) -> bool:
     return bool(((first == ord("+")) | ((first == ord("0")) & (second >= ord("0")) & (second <= ord("9")))).any())
 
 
-def _may_have_thousands(numbers: Array) -> bool:
-    present = numbers[np.isfinite(numbers)]
-    return bool(
-        (np.abs(present) < 1000).all() and np.allclose(present * 1000, np.rint(present * 1000), rtol=0, atol=1e-6)
-    )
-
-
 def _join_dictionaries(parts: list[Any]) -> tuple[list[str], Codes]:
     """Return the distinct texts of dictionary arrays, and the position of each cell's text; -1 is null."""
     import pyarrow as pa  # noqa: PLC0415
@@ -508,28 +530,24 @@ def _join_dictionaries(parts: list[Any]) -> tuple[list[str], Codes]:
     return chunks[0].dictionary.to_pylist(), codes.astype(np.int32, copy=False)
 
 
-def _find_quotes(text: _Text) -> Literal["", "regular", "irregular"]:
-    """Return whether there are quotes, and whether each quoted cell begins and ends where cells do."""
+def _quotes_are_regular(text: _Text) -> bool:
+    """Return whether each quoted cell begins and ends where cells do; else Python and pyarrow may differ."""
     edge = re.escape(text.delimiter).encode() + rb"\r\n"
     # Quotes inside a cell that is not quoted mean themselves; after a space, Python lets them begin a quoted cell.
     regular = re.compile(
         rb'(?:[^"]++|(?<=[' + edge + rb'])"(?:[^"]++|"")*+"(?=[' + edge + rb"])|(?<![ " + edge + rb'])")*+'
     )
-    found = False
     rest = b"\n"  # what is not checked yet, after the character before it
     for chunk in chain(text.chunks(), [b"\n"]):
         if len(rest) == 1 and b'"' not in chunk:
             rest = chunk[-1:]
             continue
-        found = found or b'"' in chunk
         rest += chunk.removeprefix(codecs.BOM_UTF8)
         match = regular.match(rest, 1)
         rest = rest[match.end() - 1 :] if match else rest
         if len(rest) > 4 * _BYTES_PER_CHUNK:
             break
-    if not found:
-        return ""
-    return "regular" if len(rest) == 1 else "irregular"
+    return len(rest) == 1
 
 
 def _squeeze_spaces(text: _Text) -> _Text:
