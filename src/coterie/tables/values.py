@@ -30,7 +30,7 @@ _PLACEHOLDERS = (
     *("n/a", "#n/a", "na", "n.a.", "nan", "nat", "<na>", "null", "(null)", "nil", "none", "(none)", "unknown", "unk"),
     *("undefined", "missing", "not available", "not applicable", "no data", "tbd", "\\n", ".", "..", "...", "?", "??"),
     *("-", "--", "---", "\u2013", "\u2014", "#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!", "#error!"),
-    *("#nv", "#wert!", "#bezug!", "unbekannt", "keine angabe", "k.a.", "k. a."),
+    *("#nv", "#wert!", "#bezug!", "unbekannt", "keine Angabe", "keine angabe", "k.A.", "k. A.", "k.a."),
 )
 PLACEHOLDERS = frozenset(form(text) for text in _PLACEHOLDERS for form in (str, str.upper, str.capitalize, str.title))
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
