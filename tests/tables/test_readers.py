@@ -261,11 +261,6 @@ def test_rows_may_become_much_shorter_than_the_first(monkeypatch: pytest.MonkeyP
     assert table.column(1).tolist() == [2.0] * len(numbers)
 
 
-def test_decompressed_content_can_be_given(tmp_path: Path) -> None:
-    table = delimited.read_delimited(tmp_path / "x.tsv.zst", data=b"a, b\tc\n1\t2\n")
-    assert (table.names, table.source) == (("a, b", "c"), "x.tsv.zst")
-
-
 @pytest.mark.skipif(os.name == "nt", reason="needs named pipes")
 def test_a_pipe_is_read_once(tmp_path: Path) -> None:
     path = tmp_path / "pipe.csv"

@@ -14,7 +14,6 @@ from coterie.tables.values import (
     TypedColumn,
     infer_column,
     infer_levels,
-    is_time_of_day,
     is_value,
     keep_text,
     read_epochs,
@@ -218,14 +217,10 @@ def test_the_whole_column_decides_on_the_order_of_day_and_month(texts: list[str]
     assert note in column.notes[0]
 
 
-def test_times_without_dates_are_recognised() -> None:
+def test_times_without_dates_are_of_the_first_day() -> None:
     column = infer_column(["14:30", "2:30 pm", "00:00:05", "9:05", None])
     assert column.values.astype("datetime64[s]").astype(np.int64)[:4].tolist() == [52_200, 52_200, 5, 32_700]
-    assert column.time_of_day
     assert column.notes == ("read as times of the day",)
-    assert not infer_column(["2024-05-03", "1970-01-01"]).time_of_day
-    assert not infer_column(["5", "6"]).time_of_day
-    assert not is_time_of_day(np.array(["NaT"], dtype="datetime64[us]"))
 
 
 @pytest.mark.parametrize(

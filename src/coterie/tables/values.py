@@ -127,29 +127,10 @@ _EARLIEST, _LATEST = 631_152_000, 4_102_444_800  # the years 1990 to 2100, in se
 @final
 @dataclass(frozen=True, eq=False)
 class TypedColumn:
-    """The values of a column, and what was decided to get them."""
+    """The values of a column, and what was decided to get them; times without a date are of 1970-01-01."""
 
     values: Array  # numbers, booleans, datetime64, or objects: ``str`` or ``None``
     notes: tuple[str, ...] = ()  # without the name of the column
-
-    @property
-    def time_of_day(self) -> bool:
-        """Whether the values are times without a date, which are stored as moments of 1970-01-01."""
-        return is_time_of_day(self.values)
-
-
-def is_time_of_day(values: Array) -> bool:
-    """Return whether a column has times without a date: moments that are all on 1970-01-01.
-
-    Examples
-    --------
-    >>> infer_column(["14:30", "2:30 pm", None]).time_of_day
-    True
-    """
-    if values.dtype.kind != "M":
-        return False
-    days = values.astype("datetime64[D]").astype(np.int64)[~np.isnat(values)]
-    return len(days) > 0 and not days.any()
 
 
 def infer_column(

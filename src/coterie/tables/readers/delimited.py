@@ -91,24 +91,14 @@ class _Text:
 
 
 def read_delimited(
-    path: Path,
-    header: bool | None = None,
-    delimiter: str | None = None,
-    as_text: Sequence[str] = (),
-    *,
-    data: bytes | None = None,
+    path: Path, header: bool | None = None, delimiter: str | None = None, as_text: Sequence[str] = ()
 ) -> Table:
-    """Read a text file, which may be gzipped; .tsv files are separated by tabs.
-
-    `data` is the content of a file that was decompressed already.
-    """
-    if data is None and path.suffix.lower() == ".gz":
-        data = _decompress(path)
-    elif data is None and not path.is_file():  # a pipe can be read only once
-        data = path.read_bytes()
-    if delimiter is None and ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
+    """Read a text file, which may be gzipped; .tsv files are separated by tabs."""
+    if delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz")):
         delimiter = "\t"
-    if data is not None:
+    is_compressed = path.suffix.lower() == ".gz"
+    if is_compressed or not path.is_file():  # a pipe can be read only once
+        data = _decompress(path) if is_compressed else path.read_bytes()
         return parse_delimited(data, source=path.name, header=header, delimiter=delimiter, as_text=as_text)
     text = _Text(lambda: path.open("rb"), path.stat().st_size, path.name)
     return _parse(text, header=header, delimiter=delimiter, as_text=as_text)
