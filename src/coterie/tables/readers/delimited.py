@@ -522,6 +522,8 @@ def _join_dictionaries(parts: list[Any]) -> tuple[list[str], Codes]:
 
 def _quotes_are_regular(text: _Text) -> bool:
     """Return whether each quoted cell begins and ends where cells do; else Python and pyarrow may differ."""
+    if _quotes_alternate(text):
+        return True
     edge = re.escape(text.delimiter).encode() + rb"\r\n"
     # Quotes inside a cell that is not quoted mean themselves; after a space, Python lets them begin a quoted cell.
     regular = re.compile(
@@ -538,6 +540,22 @@ def _quotes_are_regular(text: _Text) -> bool:
         if len(rest) > 4 * _BYTES_PER_CHUNK:
             break
     return len(rest) == 1
+
+
+def _quotes_alternate(text: _Text) -> bool:
+    """Return whether quotes open where cells begin and close where they end, in turn: a quick check of most files."""
+    is_edge = np.zeros(256, dtype=np.bool_)
+    is_edge[[ord("\r"), ord("\n"), ord(text.delimiter)]] = True
+    rest, n_quotes = b"\n", 0  # the last two bytes: the neighbour of one that is not checked yet
+    for chunk in chain(text.chunks(), [b"\n\n"]):
+        data = np.frombuffer(rest + chunk.removeprefix(codecs.BOM_UTF8), dtype=np.uint8)
+        quotes = np.flatnonzero(data[1:-1] == ord('"')) + 1
+        opening, closing = quotes[n_quotes % 2 :: 2], quotes[1 - n_quotes % 2 :: 2]
+        if not (is_edge[data[opening - 1]].all() and is_edge[data[closing + 1]].all()):
+            return False
+        n_quotes += len(quotes)
+        rest = data[-2:].tobytes()
+    return n_quotes % 2 == 0
 
 
 def _squeeze_spaces(text: _Text) -> _Text:
