@@ -108,7 +108,7 @@ _DATES = (
 _TIME = (
     r"(?P<hour>0{1,2})(?::(?P<minute>00)(?::(?P<second_of_minute>00)(?:[.,](?P<fraction>0{1,9}))?)?)?"
     r"(?: ?(?P<half>[ap])\.?m\.?)?"
-    r"(?: ?(?P<zone>z|(?:utc|gmt)?(?P<offset>[+-](?P<zone_hour>00)(?::?(?P<zone_minute>00))?)|utc|gmt))?"
+    r"(?: ?(?P<zone>z|(?:utc|gmt)?(?P<offset>[+-](?P<zone_hour>0{1,2})(?::?(?P<zone_minute>00))?)|utc|gmt))?"
 )
 _WEEKDAY = r"(?:(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? )?"
 _MOMENTS = tuple(re.compile(rf"{_WEEKDAY}{day}(?:(?:[t ]|, ?| at |:(?=00:)){_TIME})?", re.IGNORECASE) for day in _DATES)
