@@ -21,6 +21,7 @@ from statistics import median
 from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.exceptions import ConvergenceWarning
@@ -497,6 +498,100 @@ def measure_peer(method: Method, rows: int, runs: int, options: Spec, on_fit: Ca
         ari=adjusted_rand_index(truth, labels),
         n_clusters=len(np.unique(labels[labels != NOISE])),
     )
+
+
+# Reading tables, beside pandas. Both may use two threads; pandas uses one.
+
+READERS: Final = {
+    "coterie": "from coterie.tables.readers import read_table as read",
+    "pandas": "from pandas import read_csv as read",
+}
+"""How the function that reads a file is imported, by method."""
+_READ = """
+import sys, time
+{}
+began = time.perf_counter()
+table = read(sys.argv[1])
+seconds = time.perf_counter() - began
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(seconds, int(peak) * 1024 / 1e6)
+"""
+
+
+def reading(suite: Suite) -> Iterator[Job]:
+    """Derive one job per file: all methods read it in turn, so that they are measured on the same machine."""
+    for table in suite["tables"]:
+        settings = {"threads": suite["threads"], "runs": suite["runs"]}
+        name = f"{table['rows']}-{table['n']}"
+        lines = [record(suite["suite"], name, method, SEED, settings, n=table["n"]) for method in suite.methods]
+        yield Job(lines, partial(_measure_reading, FILES[table["rows"]]))
+
+
+def _measure_reading(
+    columns: Callable[[int, np.random.Generator], pd.DataFrame], pending: Sequence[Line]
+) -> Iterator[Line]:
+    settings, n = pending[0]["settings"], pending[0]["n"]
+    found: dict[str, list[tuple[float, float]]] = {line["method"]: [] for line in pending}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "table.csv")
+        rng = np.random.default_rng(SEED)
+        with path.open("w", encoding="utf-8") as file:
+            for start in range(0, n, BLOCK):
+                frame = columns(min(BLOCK, n - start), rng)
+                frame.to_csv(file, index=False, header=start == 0)
+        size = path.stat().st_size / 1e6
+        for _ in range(settings["runs"]):
+            for method, measured in found.items():
+                measured.append(_read_in_own_process(method, path, settings["threads"]))
+    for line in pending:
+        seconds, peaks = zip(*found[line["method"]], strict=True)
+        metrics = {"longest": round(max(seconds), 4), "peak_mb": round(max(peaks), 1), "file_mb": round(size, 1)}
+        yield line | {"metrics": metrics, "seconds": round(median(seconds), 4), "d": len(frame.columns)}
+
+
+def _read_in_own_process(method: str, path: Path, threads: int) -> tuple[float, float]:
+    """Return the seconds, imports that the first call makes included, and the peak memory of the process in MB."""
+    # S603 warns of any command that is not one literal; this one is our own.
+    done = subprocess.run(  # noqa: S603
+        [sys.executable, "-c", _READ.format(READERS[method]), str(path)],
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    seconds, peak = map(float, done.stdout.split())
+    return seconds, peak
+
+
+def _plain_columns(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    numbers = rng.normal(size=(n, 10)) * [1, 10, 100, 1000, 1, 1, 1, 5, 5, 5]
+    frame = pd.DataFrame(numbers.round(4)).add_prefix("x")
+    cities = np.array([f"city{i}" for i in range(40)])
+    return frame.assign(plan=rng.choice(["basic", "plus", "family"], n), city=rng.choice(cities, n))
+
+
+def _written_columns(n: int, rng: np.random.Generator) -> pd.DataFrame:
+    """Columns as people write them: amounts, dates, percentages with gaps, German numbers, times and categories."""
+    days = np.datetime64("2020-01-01") + rng.integers(0, 2000, n)
+    amounts, rates = rng.normal(0, 5000, n), rng.random(n) * 100
+    german = [f"{value:,.2f}".translate({44: ".", 46: ","}) for value in amounts[::-1]]
+    return pd.DataFrame(
+        {
+            "date": pd.Series(days).dt.strftime("%d/%m/%Y"),
+            "amount": [f"${value:,.2f}" if value > 0 else f"(${-value:,.2f})" for value in amounts],
+            "rate": [f"{value:.1f}%" if value > 5 else "n/a" for value in rates],
+            "total": german,
+            "time": [f"{minute // 60:02}:{minute % 60:02}" for minute in rng.integers(0, 1440, n).tolist()],
+            "plan": rng.choice(["basic", "plus", "family"], n),
+        }
+    )
+
+
+FILES: Final[dict[str, Callable[[int, np.random.Generator], pd.DataFrame]]] = {
+    "plain": _plain_columns,
+    "written": _written_columns,
+}
+"""Samplers of the rows of a file by the name of their kind."""
 
 
 def equal_blobs(rows: int, seed: int, options: Spec, *, spread: float = 2.0) -> tuple[Floats, Labels]:

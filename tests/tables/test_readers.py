@@ -1,11 +1,13 @@
 """Reading files of every format, damaged files included, and writing them atomically."""
 
+import csv
 import gzip
 import io
 import json
 import math
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ from sklearn.datasets import load_wine
 
 from coterie.errors import InputError, MissingExtraError, OutputError, TableError
 from coterie.files import write_atomically
-from coterie.tables.readers import FORMATS, Format, example_path, find_format, read_table, write_table
-from coterie.tables.readers.delimited import MISSING_MARKERS
+from coterie.tables.readers import FORMATS, Format, delimited, example_path, find_format, read_table, write_table
 from coterie.tables.table import Table, as_table, text_column
+from coterie.tables.values import MISSING_MARKERS
 
 
 def read_text(text: str | bytes, **options: Any) -> Table:
@@ -111,6 +113,163 @@ def test_decimal_commas_quotes_and_encodings(text: str | bytes, expected: list[o
     table = read_text(text)
     assert values(table, "a") == expected
     assert note in "".join(table.notes)
+
+
+def test_numbers_and_dates_of_a_german_export() -> None:
+    table = read_text(
+        "Kunde;Umsatz;Rabatt;seit;PLZ;Uhrzeit\n"
+        "A;1.234,50 €;5 %;31.12.2023;01067;14:30\n"
+        "B;-2,00 €;k.A.;01.02.2024;80331;8:05\n".encode("cp1252")
+    )
+    assert table.kinds == ("category", "number", "number", "date", "category", "date")
+    assert values(table, "Umsatz") == [1234.5, -2.0]
+    assert values(table, "PLZ") == ["01067", "80331"]
+    assert table.notes == (
+        "the file is not in UTF-8; it was read as Windows-1252",
+        "the columns are separated by ;",
+        "column 'Umsatz': the comma was read as the decimal point, the point as the thousands separator",
+        "column 'Umsatz': '€' was left out of the numbers",
+        "column 'Rabatt': 1 of 2 values are numbers; treated as missing: 'k.A.' (1)",
+        "column 'Rabatt': '%' was left out of the numbers",
+        "column 'seit': dates were read with the day before the month",
+        "column 'PLZ': kept as text, since its numbers have leading zeros",
+        "column 'Uhrzeit': read as times of the day",
+    )
+
+
+def test_equal_notes_of_several_columns_are_one() -> None:
+    table = read_text("a;b;c\n1,5;2,5;3\n2,5;3,5;4\n")
+    assert table.notes[1:] == ("columns 'a', 'b': the comma was read as the decimal point",)
+    assert table.block is not None
+
+
+AWKWARD = {
+    "number": ["1", "2.5", "-3e5", ".5", "7.", "inf", "-Infinity", " 8 "],
+    "plus": ["+1", "2"],
+    "long plus": ["+4930123456", "+4930123457"],
+    "gaps": ["1", "", "NA", " NA ", "nan", "-nan", "NAN", "<NA>", "NaT", "2"],
+    "placeholders": [*map(str, range(30)), "n/a", "?", "-", "#DIV/0!", "unknown"],
+    "more placeholders": ["1", "unknown", "missing"],
+    "only placeholders": ["?", "-", "N/A"],
+    "typos": [*map(str, range(30)), "abc"],
+    "leading zeros": ["007", "012"],
+    "some leading zeros": ["0", "5", "00", *map(str, range(100, 140))],
+    "zero and a point": ["0.5", "00.5", "0"],
+    "hexadecimal": ["0x10", "1"],
+    "underscore": ["1_000", "2"],
+    "thousands": ["1,234", "5"],
+    "thousands or decimals": ["1.234", "980"],
+    "money": ["$1,234.50", "(3)"],
+    "decimal comma": ["1,5", "2"],
+    "large": ["12345678901234567890", "1e400"],
+    "strange nan": ["nan(1)", "2"],
+    "digits": ["\u0661", "2"],
+    "text": ["a", " b ", "", "NA", "n/a", "x, y", 'a "b" c', "two\nlines", "NaT"],
+    "boolean": ["true", "False"],
+    "date": ["2020-01-01", "", "2020-01-02T10:00:00Z"],
+    "day": ["31.12.2024", "01.02.2024"],
+    "created_at": ["1714746605", "1714746606", "NA"],
+    "late text": [*["1"] * 60, "A12"],
+    "late gap": [*["1.5"] * 60, "n/a"],
+    "late zeros": [*["12"] * 60, "07"],
+}
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+@pytest.mark.parametrize("name", AWKWARD)
+def test_large_files_are_read_like_small_ones(name: str, delimiter: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = AWKWARD[name] * (60 // len(AWKWARD[name]) + 1)
+    content = io.StringIO()
+    rows = csv.writer(content, delimiter=delimiter, lineterminator="\n")
+    rows.writerow([name, "row"])
+    rows.writerows((cell, i) for i, cell in enumerate(cells))
+    expected = read_text(content.getvalue(), delimiter=delimiter, header=True)
+    monkeypatch.setattr(delimited, "_BYTES_FOR_ARROW", 0)
+    monkeypatch.setattr(delimited, "_read_by_python", None)  # must not be needed
+    for n_bytes in (100, 2**20):
+        monkeypatch.setattr(delimited, "_BYTES_PER_BLOCK", n_bytes)
+        table = read_text(content.getvalue(), delimiter=delimiter, header=True)
+        assert (table.names, table.kinds, table.notes) == (expected.names, expected.kinds, expected.notes)
+        for i in range(2):
+            np.testing.assert_array_equal(table.column(i), expected.column(i))
+        assert (table.block is None) == (expected.block is None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'a,b\n1,"2\n3,4\n',
+        'a,b\n"x"y,2\n',
+        'a,b\n5" tube,2\n',
+        'a,b\n1, "x, y"\n',
+        'a,b\n"x""y",2\n"",""\n',
+        '\ufeff"a","b"\n"x","y"\n',
+        "a,b\n1,2\n3\n",
+        "a,b\n1,2\n\n3,4\n",
+        "a,b\r1,2\r3,4\r",
+        "a b\n1  2\n 3 4 \n",
+        'a b\n1  "2 3"\n4 5\n',
+        "a§b\n1§2\n",
+        "x\n\n1\n  \n2\n",
+        "1,2\n3,4\n",
+        "a,b\nJosé,1\n",
+    ],
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "cp1252", "utf-16"])
+def test_large_files_are_split_and_rejected_like_small_ones(
+    text: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def outcome() -> tuple[Any, ...]:
+        delimiter = "§" if "§" in text else None
+        try:
+            table = read_text(text.lstrip("\ufeff" * (encoding != "utf-8")).encode(encoding), delimiter=delimiter)
+        except TableError as error:
+            return (str(error),)
+        return table.names, table.notes, [str(table.column(i).tolist()) for i in range(table.n_columns)]
+
+    expected = outcome()
+    monkeypatch.setattr(delimited, "_BYTES_FOR_ARROW", 0)
+    assert outcome() == expected
+
+
+@pytest.mark.parametrize("as_text", [[], ["text", "x"]])
+def test_a_large_file_is_read_in_blocks(as_text: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "_read_by_python", None)
+    monkeypatch.setattr(delimited, "_BYTES_PER_CHUNK", 2**14)
+    rng = np.random.default_rng(0)
+    n = 40_000
+    x, y = rng.normal(size=n), np.where(rng.random(n) < 0.1, np.nan, rng.integers(0, 1000, n))
+    text = text_column(rng.choice(["red", 'dark "blue"', "gr,ey"], n).tolist())
+    path = tmp_path / "large.csv"
+    write_table(path, ["x", "text", "y"], [x, text, y], force=False)
+    assert path.stat().st_size > delimited._BYTES_FOR_ARROW
+    table = read_table(path, as_text=as_text)
+    np.testing.assert_array_equal(table.column(0), text_column([str(value) for value in x]) if as_text else x)
+    assert table.column(1).tolist() == text.tolist()
+    np.testing.assert_array_equal(table.column(2), y)
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    compressed = path.rename(tmp_path / "large.csv.gz")
+    np.testing.assert_array_equal(read_table(compressed, as_text=as_text).column(2), y)
+
+
+def test_rows_may_become_much_shorter_than_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delimited, "_BYTES_FOR_ARROW", 0)
+    monkeypatch.setattr(delimited, "_BYTES_PER_BLOCK", 2**12)
+    numbers = [*np.random.default_rng(0).normal(size=1500).tolist(), *[1.0] * 9000]
+    table = read_text("x,y\n" + "\n".join(f"{value!r},2" if value != 1 else "1,2" for value in numbers))
+    assert table.block is not None
+    assert table.column(0).tolist() == numbers
+    assert table.column(1).tolist() == [2.0] * len(numbers)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs named pipes")
+def test_a_pipe_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.csv"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_text, args=["a,b\n1,2\n3,4\n"])
+    writer.start()
+    assert read_table(path).n_rows == 2
+    writer.join()
 
 
 def test_ids_stay_text_and_names_become_unique() -> None:

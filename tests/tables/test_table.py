@@ -115,7 +115,7 @@ def test_frames_of_all_libraries_give_equal_tables(library: str) -> None:
 def test_pandas_peculiarities() -> None:
     pd = pytest.importorskip("pandas")
     table = as_table(pd.DataFrame({"c": pd.Categorical([1, 2]), "s": ["1", "2"], "mix": [1, "a"]}))
-    assert table.kinds == ("category", "category", "category")
+    assert table.kinds == ("category", "number", "category")
     assert not as_table(pd.DataFrame(np.ones((2, 2)))).named
     with pytest.raises(TableError, match="unique"):
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import EmptyTableError, TableError
+from coterie.tables.values import TypedColumn, infer_column, is_time_name, read_epochs
 
 Array: TypeAlias = npt.NDArray[Any]
 ColumnKind: TypeAlias = Literal["number", "boolean", "date", "category"]
@@ -201,7 +202,7 @@ def _to_array(X: object) -> Array:
 def _from_array(array: Array) -> Table:
     if array.dtype.names is not None and array.ndim == 1:
         names = array.dtype.names
-        return Table(names, tuple(_to_column(array[name], name) for name in names), source="structured array")
+        return from_columns(names, [_to_column(array[name], name) for name in names], source="structured array")
     kind = array.dtype.kind
     if array.ndim in {3, 4} and kind in "iufb":
         block, shape = _flatten_images(_to_64_bits(array))
@@ -223,11 +224,21 @@ def _from_array(array: Array) -> Table:
     names = tuple(f"x{i}" for i in range(array.shape[1]))
     if kind in "iufb":
         return Table(names, block=_to_64_bits(array), named=False, source="array")
-    if kind == "O":
+    if kind == "O" and not any(isinstance(value, str | bytes) for value in array.flat):
         with suppress(ValueError, TypeError):  # if not all values are numbers, convert column by column
             return Table(names, block=array.astype(np.float64), named=False, source="array")
-    columns = tuple(_to_column(array[:, i], name) for i, name in enumerate(names))
-    return Table(names, columns, named=False, source="array")
+    columns = [_to_column(array[:, i], name) for i, name in enumerate(names)]
+    return from_columns(names, columns, named=False, source="array")
+
+
+def from_columns(names: tuple[str, ...], columns: Sequence[TypedColumn], **options: Any) -> Table:
+    """Return a table of columns whose types were found; its notes say of which columns each decision was made."""
+    deciding: dict[str, list[str]] = {}
+    for name, column in zip(names, columns, strict=True):
+        for note in column.notes:
+            deciding.setdefault(note, []).append(name)
+    notes = (f"column{'s' if len(which) > 1 else ''} {format_list(which)}: {note}" for note, which in deciding.items())
+    return Table(names, tuple(column.values for column in columns), notes=tuple(notes), **options)
 
 
 def _from_sparse(matrix: Any) -> Table:
@@ -263,15 +274,17 @@ def _to_64_bits(array: Array) -> Array:
     return array.astype(np.float64) if array.dtype.itemsize > 8 else array
 
 
-def _to_column(values: Array, name: str) -> Array:
+def _to_column(values: Array, name: str) -> TypedColumn:
     """Convert one column of an array to the type of its values."""
     match values.dtype.kind:
-        case "i" | "u" | "f" | "b":
-            return _to_64_bits(values)
+        case "i" | "u" | "f":
+            return _numbers_to_column(_to_64_bits(values), name)
+        case "b":
+            return TypedColumn(values)
         case "M":
-            return values.astype("datetime64[us]")
+            return TypedColumn(values.astype("datetime64[us]"))
         case "m":
-            return _to_seconds(values)
+            return TypedColumn(_to_seconds(values))
         case "S":
             return _objects_to_column(np.char.decode(values, "utf-8", "replace").tolist(), name)
         case "U" | "O":
@@ -279,13 +292,14 @@ def _to_column(values: Array, name: str) -> Array:
     raise TableError(f"Column {name!r} has the dtype {values.dtype}, which is not a number, text or date. Drop it.")
 
 
-def _objects_to_column(values: Sequence[object], name: str, *, keep_text: bool = False) -> Array:
-    """Convert Python objects to numbers, dates or strings; None and NaN are missing."""
+def _numbers_to_column(numbers: Array, name: str) -> TypedColumn:
+    return read_epochs(numbers, name) or TypedColumn(numbers)
+
+
+def _objects_to_column(values: Sequence[object], name: str) -> TypedColumn:
+    """Convert Python objects to numbers or dates; texts, and objects of several types, as a file has them."""
     present = [None if _is_missing(value) else value for value in values]
     types = {type(value) for value in present if value is not None}
-    if types and all(issubclass(each, date) for each in types):
-        moments = [to_utc(value) if isinstance(value, date) else None for value in present]
-        return np.array(moments, dtype="datetime64[us]")
     for value in present:
         if isinstance(value, complex | np.complexfloating):
             raise TableError(f"Complex data not supported: column {name!r} has {value!r}.")
@@ -294,11 +308,20 @@ def _objects_to_column(values: Sequence[object], name: str, *, keep_text: bool =
                 f"argument must be a string or a number: column {name!r} has a value of type "
                 f"{type(value).__name__!r}. Drop the column or split it."
             )
-    if not (keep_text and types <= {str, np.str_}):
+    if types and all(issubclass(each, date) for each in types):
+        moments = [to_utc(value) if isinstance(value, date) else None for value in present]
+        return TypedColumn(np.array(moments, dtype="datetime64[us]"))
+    if not any(issubclass(each, str | bytes | date | time) for each in types):
         with suppress(ValueError, TypeError):
             numbers = np.array(present, dtype=object).astype(np.float64)
-            return numbers.astype(np.bool_) if types and types <= {bool, np.bool_} and None not in present else numbers
-    return text_column([None if value is None else str(value) for value in present])
+            if types and types <= {bool, np.bool_} and None not in present:
+                return TypedColumn(numbers.astype(np.bool_))
+            return _numbers_to_column(numbers, name)
+    return infer_column([None if value is None else _to_text(value) for value in present], name=name)
+
+
+def _to_text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _is_missing(value: object) -> bool:
@@ -336,29 +359,32 @@ def _from_frame(frame: nw.DataFrame[Any]) -> Table:
         return Table((), block=np.empty(frame.shape), named=named, source=source)
     if all(dtype.is_numeric() and not dtype.is_decimal() for dtype in frame.schema.dtypes()):
         block = frame.to_numpy()
-        if block.dtype.kind in "iuf":
+        epochs = (read_epochs(block[:, i], name) for i, name in enumerate(names) if is_time_name(name))
+        if block.dtype.kind in "iuf" and not any(epochs):
             return Table(names, block=_to_64_bits(block), named=named, source=source)
-    columns = tuple(_series_to_column(series, name) for series, name in zip(frame.iter_columns(), names, strict=True))
-    return Table(names, columns, named=named, source=source)
+    columns = [_series_to_column(series, name) for series, name in zip(frame.iter_columns(), names, strict=True)]
+    return from_columns(names, columns, named=named, source=source)
 
 
-def _series_to_column(series: nw.Series[Any], name: str) -> Array:
-    """Convert one column of a frame by its declared type."""
+def _series_to_column(series: nw.Series[Any], name: str) -> TypedColumn:
+    """Convert one column of a frame by its declared type; texts are read like those of a file."""
     dtype = series.dtype
     if dtype == nw.Boolean and not series.is_null().any():
-        return np.asarray(series.to_numpy(), dtype=np.bool_)
+        return TypedColumn(np.asarray(series.to_numpy(), dtype=np.bool_))
     if dtype.is_numeric() or dtype == nw.Boolean:
-        return np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        return _numbers_to_column(np.asarray(series.cast(nw.Float64).to_numpy(), dtype=np.float64), name)
     if isinstance(dtype, nw.Date | nw.Datetime):
         if isinstance(dtype, nw.Datetime) and dtype.time_zone is not None:
             series = series.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
-        return np.asarray(series.to_numpy()).astype("datetime64[us]")
+        return TypedColumn(np.asarray(series.to_numpy()).astype("datetime64[us]"))
     if isinstance(dtype, nw.Duration):
-        return _to_seconds(np.asarray(series.to_numpy(), dtype="timedelta64[us]"))
-    if isinstance(dtype, nw.Categorical | nw.Enum):
-        return text_column([None if _is_missing(value) else str(value) for value in series.to_list()])
-    if isinstance(dtype, nw.String | nw.Time | nw.Object | nw.Unknown):
-        return _objects_to_column(series.to_list(), name, keep_text=True)
+        return TypedColumn(_to_seconds(np.asarray(series.to_numpy(), dtype="timedelta64[us]")))
+    if isinstance(dtype, nw.Categorical | nw.Enum | nw.String):
+        texts = [None if _is_missing(value) else str(value) for value in series.to_list()]
+        # The levels of a category were chosen, so that they are kept as they are.
+        return infer_column(texts, name=name) if isinstance(dtype, nw.String) else TypedColumn(text_column(texts))
+    if isinstance(dtype, nw.Time | nw.Object | nw.Unknown):
+        return _objects_to_column(series.to_list(), name)
     raise TableError(
         f"Column {name!r} has the type {dtype}, which is not a number, text or date. Drop the column or split it."
     )
