@@ -169,7 +169,7 @@ def test_standard_input_to_standard_output(command: Command) -> None:
     outcome = command(
         "cluster", "-", "-k", "2", "--delimiter", ";", "-o", "-", stdin=people().replace(",", ";").encode()
     )
-    assert [row["person"] for row in outcome.rows] == [str(i) for i in range(24)]
+    assert [row["person"] for row in outcome.rows] == [f"{i:03d}" for i in range(24)]
     assert "standard input: 24 rows in 2 clusters" in outcome.err
 
 

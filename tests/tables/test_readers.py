@@ -6,7 +6,6 @@ import io
 import json
 import math
 import os
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.datasets import load_wine
 
-from coterie.errors import InputError, MissingExtraError, OutputError, TableError
+from coterie.errors import InputError, OutputError, TableError
 from coterie.files import write_atomically
 from coterie.tables.readers import FORMATS, Format, delimited, example_path, find_format, read_table, write_table
 from coterie.tables.table import Table, as_table, text_column
@@ -418,14 +417,6 @@ def test_arrow_files(tmp_path: Path, ending: str) -> None:
     table = read_table(path)
     assert (table.kinds, table.source) == (("number", "category", "boolean"), path.name)
     assert values(table, "t") == ["a", None, "b"]
-
-
-def test_missing_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    for module in ("pyarrow", "pyarrow.parquet", "pyarrow.lib"):
-        monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=r"coterie\[arrow\]"):
-        read_table(tmp_path / "t.parquet")
 
 
 NUMBERS = st.floats(allow_nan=False, width=64)

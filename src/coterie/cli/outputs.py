@@ -10,7 +10,6 @@ from typing import final
 from coterie.cli.options import Writing
 from coterie.errors import OutputError
 from coterie.tables.readers import find_format, writable_endings
-from coterie.tables.readers.binary import import_pyarrow
 
 
 @final
@@ -86,9 +85,6 @@ def _check_ending(option: str, path: Path) -> None:
     endings = {"--output": writable_endings(), "--report": (".html", ".htm"), "--save": (".safetensors",)}[option]
     if not path.name.lower().endswith(endings):
         raise OutputError(f"{option} {str(path)!r} has an unknown ending. Use one of: {', '.join(endings)}.")
-    found = find_format(path)
-    if found is not None and found.requires == "pyarrow":
-        import_pyarrow("parquet")
 
 
 def _check_target(path: Path, *, force: bool) -> None:

@@ -94,7 +94,7 @@ class Summary:
         console.print(table)
         if self.selection is not None and not self.asked_for_one:
             console.print(_describe_selection(self.selection), soft_wrap=True)
-        # Beside a confidence, it would be a second opinion that knows less.
+        # Beside a confidence, it would be a second measure that knows less.
         if self.selection is None and self.silhouette is not None and math.isfinite(self.silhouette):
             console.print(
                 f"silhouette {self.silhouette:.3f} (1 = perfect; below 0.25 clusters overlap or are not round)"

@@ -131,7 +131,8 @@ def _telling_cycles(encoder: TableEncoder, encoded: Float32[Singles, "N D"]) -> 
     """Return the parts of dates that other columns say something about; the others would be noise."""
     columns = _find_columns(encoder, {})
     z = np.where(np.isnan(encoded), 0.0, encoded.astype(np.float64))
-    discrete = columns.find_discrete(z)
+    parts = {f"{encoder.names[cycle.position]}: {cycle.part}" for cycle in encoder.cycles}
+    discrete = columns.find_discrete(z) | np.array([name in parts for name in columns.names])
     weights = dict(zip(columns.names, prediction_weights(z, columns, discrete), strict=True))
     return tuple(
         cycle
@@ -155,7 +156,8 @@ def _find_columns(encoder: TableEncoder, weights: Mapping[str, float]) -> Column
         if key not in named:
             named[key] = {MISSING_LEVEL: feature.name, None: feature.column}.get(key[1], f"{key[0]}: {key[1]}")
             weight.append(weights.get(feature.column, 1.0))
-            category.append(feature.kind in {"category", "cycle"})
+            # Hours are continuous, unlike weekdays and months.
+            category.append(feature.kind == "category" or (feature.kind == "cycle" and feature.part != "hour"))
         group.append(len(named) - 1)
     return Columns(
         np.array(group),

@@ -73,10 +73,12 @@ def to_circle(column: Array, part: Part) -> npt.NDArray[np.float64]:
 
 
 def _units(column: Array, part: Part) -> npt.NDArray[np.float64]:
-    """Return whole hours, days or months since the cycle began, NaN for missing dates."""
+    """Return hours, whole days or whole months since the cycle began, NaN for missing dates."""
     if part == "hour":
-        count = column.astype("datetime64[h]").astype(np.int64)
-    elif part == "weekday":
+        return np.where(
+            np.isnat(column), np.nan, column.astype("datetime64[m]").astype(np.int64) / 60.0 % PERIODS[part]
+        )
+    if part == "weekday":
         count = column.astype("datetime64[D]").astype(np.int64) + _MONDAY
     else:
         count = column.astype("datetime64[M]").astype(np.int64)

@@ -41,7 +41,7 @@ class Format:
     read: Callable[..., Table]  # called with the path and the keyword arguments that ``options`` names
     options: tuple[str, ...] = ()  # keyword arguments of ``read_table`` that the reader takes; others are ignored
     write: Writer | None = None  # writes tables in this format; None if they can only be read
-    requires: str | None = None  # optional dependency, such as "pyarrow"; the reader imports it
+    requires: str | None = None  # optional dependency, such as "duckdb"; the reader imports it
 
     @property
     def is_text(self) -> bool:
@@ -70,13 +70,13 @@ FORMATS: list[Format] = [
     Format("comma-separated text", (".csv",), read_delimited, _TEXT_OPTIONS, to_csv),
     Format("tab-separated text", (".tsv",), read_delimited, _TEXT_OPTIONS, partial(to_csv, delimiter="\t")),
     Format("delimited text", (".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), read_delimited, _TEXT_OPTIONS),
-    Format("compressed text", (".csv.zst", ".tsv.zst", ".txt.zst"), read_compressed, _TEXT_OPTIONS, requires="pyarrow"),
+    Format("compressed text", (".csv.zst", ".tsv.zst", ".txt.zst"), read_compressed, _TEXT_OPTIONS),
     Format("Excel", (".xlsx", ".xlsm", ".xlsb", ".xls"), read_workbook, ("header", "table"), requires="calamine"),
     Format("OpenDocument spreadsheet", (".ods",), read_workbook, ("header", "table"), requires="calamine"),
     Format("JSON", (".json", ".jsonl", ".ndjson"), read_json),
     Format("compressed JSON lines", (".jsonl.gz", ".ndjson.gz", ".jsonl.zst", ".ndjson.zst"), read_json),
-    Format("Parquet", (".parquet",), read_parquet, write=to_parquet, requires="pyarrow"),
-    Format("Arrow", (".arrow", ".feather", ".ipc"), read_arrow, requires="pyarrow"),
+    Format("Parquet", (".parquet",), read_parquet, write=to_parquet),
+    Format("Arrow", (".arrow", ".feather", ".ipc"), read_arrow),
     Format("SQLite or DuckDB", (".db",), read_database, ("table",)),
     Format("SQLite", (".sqlite", ".sqlite3"), read_database, ("table",)),
     Format("DuckDB", (".duckdb",), read_duckdb, ("table",), requires="duckdb"),

@@ -4,12 +4,13 @@ import io
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from coterie.errors import TableError, import_extra
+from coterie.errors import TableError
 from coterie.tables.readers.arrow import from_arrow
 from coterie.tables.readers.delimited import numbered_names
 from coterie.tables.readers.sparse import read_sparse_archive
@@ -123,8 +124,8 @@ def to_parquet(names: Sequence[str], columns: Sequence[Array]) -> bytes:
 
 
 def import_pyarrow(module: str) -> Any:
-    """Import a module of pyarrow, an optional dependency."""
-    return import_extra(f"pyarrow.{module}", extra="arrow", purpose="Parquet and Arrow files need pyarrow")
+    """Import a module of pyarrow, which is slow and needed for some formats only."""
+    return import_module(f"pyarrow.{module}")
 
 
 def _from_arrow(read: Callable[[], object], source: str) -> Table:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from coterie.errors import TableError, import_extra
+from coterie.errors import TableError
 from coterie.tables.readers.delimited import parse_delimited
 from coterie.tables.table import Table
 
@@ -16,10 +15,11 @@ def read_bytes(path: Path) -> bytes:
     codec = _CODECS.get(path.suffix.lower())
     if codec is None:
         return path.read_bytes()
-    arrow: Any = import_extra("pyarrow", extra="arrow", purpose="Compressed files need pyarrow")
+    import pyarrow as pa  # noqa: PLC0415  (slow to import, and for such files only)
+
     with path.open("rb") as file:  # an error to open it is not one of the compression
         try:
-            with arrow.CompressedInputStream(file, codec) as stream:
+            with pa.CompressedInputStream(file, codec) as stream:
                 return bytes(stream.read())
         except OSError as error:
             raise TableError(f"{path.name} is not a complete {codec} file: {error}.") from error
