@@ -55,6 +55,20 @@ def test_a_table_without_any_of_the_columns_is_an_error() -> None:
         adapt_table(ENCODER, Table(("shoe",), (np.zeros(3),)))
 
 
+def test_numbers_and_dates_beside_typos_are_read_as_people_write_them() -> None:
+    written = text_column(["£1,250", "tbd", "(3)", "12/31/2024"])
+    days = text_column(["31.12.2024", "tomorrow", None, "1.2.2025"])
+    adapted = adapt_table(ENCODER, Table(("age", "day"), (written, days)))
+    np.testing.assert_array_equal(adapted.table.column(1), [1250, np.nan, -3, np.nan])
+    assert adapted.table.column(3).astype("datetime64[D]").astype(str).tolist() == [
+        "2024-12-31",
+        "NaT",
+        "NaT",
+        "2025-02-01",
+    ]
+    assert "column 'day': 1 of 4 values is no date and counts as missing: 'tomorrow'" in adapted.notes
+
+
 def test_cells_that_cannot_be_read_become_missing_and_are_counted() -> None:
     columns = list(FITTED.columns)
     columns[1] = text_column(["young", *map(str, FITTED.column(1).tolist()[1:-1]), None])

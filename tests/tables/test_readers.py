@@ -126,10 +126,8 @@ def test_numbers_and_dates_of_a_german_export() -> None:
     assert table.notes == (
         "the file is not in UTF-8; it was read as Windows-1252",
         "the columns are separated by ;",
-        "column 'Umsatz': the comma was read as the decimal point, the point as the thousands separator",
-        "column 'Umsatz': '€' was left out of the numbers",
-        "column 'Rabatt': 1 of 2 values are numbers; treated as missing: 'k.A.' (1)",
-        "column 'Rabatt': '%' was left out of the numbers",
+        "column 'Umsatz': the comma was read as the decimal point; '€' and the thousands separator '.' were left out",
+        "column 'Rabatt': '%' was left out; 1 of 2 values is missing ('k.A.')",
         "column 'seit': dates were read with the day before the month",
         "column 'PLZ': kept as text, since its numbers have leading zeros",
         "column 'Uhrzeit': read as times of the day",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from coterie.errors import TableError
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Array, Table, format_list, text_column
+from coterie.tables.values import infer_column
 
 _FAR: Final = 0.5  # ranges beyond the range of the fit from which a value is far outside
 _MAX_LINES: Final = 10
@@ -111,31 +112,13 @@ def _nothing(kind: str | None, n_rows: int) -> Array:
 
 
 def _to_kind(kind: str, column: Array) -> tuple[Array, list[str]]:
-    """Convert a column to numbers or dates; what is neither becomes missing and is returned."""
-    present = [(i, str(value)) for i, value in enumerate(column.tolist()) if value is not None]
-    found = _nothing(kind, len(column))
-    lost = []
-    for i, text in present:
-        value = _parse_date(text) if kind == "date" else _parse_number(text)
-        if value is None:
-            lost.append(text)
-        else:
-            found[i] = value
-    return found, lost
-
-
-def _parse_number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _parse_date(text: str) -> np.datetime64 | None:
-    try:
-        return np.datetime64(text, "us")
-    except ValueError:
-        return None
+    """Convert a column to numbers or dates as people write them; what is neither becomes missing and is returned."""
+    texts = [None if value is None else str(value) for value in column.tolist()]
+    found = infer_column(texts, kind="date" if kind == "date" else "number").values
+    if kind == "date" and found.dtype.kind != "M":  # nothing is there
+        found = _nothing(kind, len(column))
+    gaps = np.isnat(found) if kind == "date" else np.isnan(found)
+    return found, [text for text, gap in zip(texts, gaps.tolist(), strict=True) if gap and text is not None]
 
 
 def _describe_far(encoder: TableEncoder, table: Table) -> list[str]:

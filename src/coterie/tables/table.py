@@ -232,12 +232,15 @@ def _from_array(array: Array) -> Table:
 
 
 def from_columns(names: tuple[str, ...], columns: Sequence[TypedColumn], **options: Any) -> Table:
-    """Return a table of columns whose types were found; its notes say of which columns each decision was made."""
-    deciding: dict[str, list[str]] = {}
+    """Return a table of columns whose types were found; one note says what was decided of a column, or of several."""
+    deciding: dict[tuple[str, ...], list[str]] = {}
     for name, column in zip(names, columns, strict=True):
-        for note in column.notes:
-            deciding.setdefault(note, []).append(name)
-    notes = (f"column{'s' if len(which) > 1 else ''} {format_list(which)}: {note}" for note, which in deciding.items())
+        if column.notes:
+            deciding.setdefault(column.notes, []).append(name)
+    notes = (
+        f"column{'s' if len(which) > 1 else ''} {format_list(which)}: {'; '.join(told)}"
+        for told, which in deciding.items()
+    )
     return Table(names, tuple(column.values for column in columns), notes=tuple(notes), **options)
 
 
