@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
@@ -117,6 +117,8 @@ class FitDescription:
     kernel_rows: npt.NDArray[np.int64] | None = None  # row numbers (m,) of the kernel
     selection: Selection | None = None  # the candidates that the result was chosen from
     sections: tuple[ReportSection, ...] = ()  # further sections of the report
+    text_components: Mapping[str, str] = field(default_factory=dict)
+    """Columns made from texts, named "COLUMN: words", and the column of texts of each."""
 
 
 @final

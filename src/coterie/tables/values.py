@@ -66,7 +66,7 @@ _UNIT = rf"%|\u2030|\u00b0[CFK]?| {_WORD}(?:/{_WORD})?|(?:[^\W\d_]{{2,5}}|[gmshl
 _NUMBER = re.compile(
     rf"(?P<bound>[<>]=?|[\u2264\u2265])? ?(?P<open>\()?(?P<sign>[+-] ?)?(?:(?P<prefix>{_CURRENCY}) ?(?P<inner>[+-])?)?"
     r"(?P<digits>[0.,' ]*[0.,])(?:(?P<exponent>[eE][+-]?0+)|(?P<multiple>[kKMB](?![^\W\d_])))?(?P<trailing>-)?"
-    rf"(?: ?(?P<suffix>{_CURRENCY}|%)|(?P<unit>{_UNIT}))?(?P<close>\))?(?P<share> ?\([0.,]+ ?%\))?"
+    rf"(?: ?(?P<suffix>{_CURRENCY}|%)|(?P<unit>{_UNIT}))?(?P<close>\))?(?P<share> ?\([+-]?[0.,]+ ?%\))?"
 )
 _MULTIPLES = {"k": "e3", "K": "e3", "M": "e6", "B": "e9"}
 _MULTIPLE_NAMES = {"k": "thousands", "K": "thousands", "M": "millions", "B": "billions"}
