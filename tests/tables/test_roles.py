@@ -73,6 +73,11 @@ def test_arrays_images_and_short_tables_are_left_alone() -> None:
     assert find_unusable(Table(("who",), (text_column([str(i) + "x" for i in range(9)]),))) == ()
 
 
+def test_half_precision_and_huge_numbers_are_no_row_numbers() -> None:
+    for values in (np.linspace(-1.0, 1.0, 40, dtype=np.float16), np.linspace(0.0, 1.7e308, 40)):
+        assert find_unusable(one_column("width", values)) == ()
+
+
 def test_if_nothing_else_is_left_numbers_in_order_are_used() -> None:
     numbers = np.arange(30.0)
     assert find_unusable(Table(("width", "height"), (numbers, numbers + 1))) == ()

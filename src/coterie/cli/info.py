@@ -49,7 +49,7 @@ def describe_card(card: Mapping[str, Any]) -> dict[str, Any]:
     kept = ("name", "summary", "licence", "steps", "evaluation", "n_clusters", "sizes", "confidence", "chosen")
     found |= {name: card[name] for name in (*kept, "rule") if card.get(name) is not None}
     if "confidence" in card and card.get("parameters", {}).get("n_clusters") == 1:
-        del found["confidence"]  # one cluster was asked for
+        found.pop("confidence", None)  # one cluster was asked for
     features = card.get("model", {}).get("n_features")
     if "encoder" in card:
         encoder = TableEncoder.from_card(card["encoder"])

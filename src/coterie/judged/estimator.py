@@ -1,5 +1,6 @@
 """Coterie, the default estimator: needs neither a number of clusters nor settings."""
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -151,7 +152,7 @@ class Coterie(BaseClusterer):
     metric_ : {"cosine", "euclidean"}
         How rows were compared.
     confidence_ : float
-        Expected adjusted Rand index of the result with the true clusters.
+        Expected adjusted Rand index of the result with the true clusters; NaN if one cluster was asked for.
     candidates_ : list of dict
         All candidate partitions with their scores, the best first.
     levels_ : list of dict
@@ -510,7 +511,7 @@ class Coterie(BaseClusterer):
         self._scored = None if scored is None else scored.without_geometry()
         self.candidates_, self.levels_, self.chosen_, self.runner_up_ = [], [], None, None
         single = scored is None or n_clusters == 1
-        self.confidence_ = 1.0 if single else result.confidence
+        self.confidence_ = (math.nan if n_clusters == 1 else 1.0) if single else result.confidence
         if scored is not None:
             chosen = scored.choose(self.granularity)
             self.candidates_ = [scored.describe(index) for index in scored.ranking()]
@@ -694,7 +695,7 @@ class Coterie(BaseClusterer):
         """Describe the fit for the summary and the report: filled-in rows and scored candidates."""
         sections = tuple(self._describe_texts(name, texts) for name, texts in self._texts_of(table).items())
         columns_meaningful = self._columns_meaningful
-        if not self.candidates_:
+        if not self.candidates_ or math.isnan(self.confidence_):
             return FitDescription(encode=self._preparation.encode, columns_meaningful=columns_meaningful)
         levels, shortlist = self.levels_, self.shortlist
         if self._scored is None:  # a model that was loaded has the levels that nest, and no other candidates
@@ -808,6 +809,7 @@ class Coterie(BaseClusterer):
             "nested": levels,
             **names,
             **{name: getattr(self, f"{name}_") for name in described},
+            "confidence": None if math.isnan(self.confidence_) else self.confidence_,
             "notes": list(self.notes_),
         }
         return arrays, card
@@ -841,6 +843,6 @@ class Coterie(BaseClusterer):
         self._order, self._means = arrays["order"], arrays["means"]
         self.cluster_centers_ = self.table_.inverse_transform(self._means)
         self.n_clusters_, self.notes_ = int(card["n_clusters"]), tuple(card["notes"])
-        self.confidence_ = float(card["confidence"])
+        self.confidence_ = math.nan if card["confidence"] is None else float(card["confidence"])
         self.candidates_ = card["candidates"] if "candidates" in card else card["proposals"]  # version 0.1
         self.levels_, self.chosen_, self.runner_up_ = card["levels"], card["chosen"], card["runner_up"]

@@ -158,9 +158,10 @@ def _is_id_name(name: str) -> bool:
 def _are_integers(values: Array) -> bool:
     if values.dtype.kind in "iu":
         return True
-    if values.dtype.kind != "f" or not (np.abs(values) < _LARGEST_INTEGER).all():  # NaN is not smaller either
+    if values.dtype.kind != "f":
         return False
-    return bool((values == np.floor(values)).all())
+    exact = values.astype(np.float64)  # half precision has no number as large as the bound
+    return bool((np.abs(exact) < _LARGEST_INTEGER).all() and (exact == np.floor(exact)).all())  # NaN is not smaller
 
 
 def count_texts(values: Array) -> dict[str, int]:

@@ -73,10 +73,12 @@ _MULTIPLE_NAMES = {"k": "thousands", "K": "thousands", "M": "millions", "B": "bi
 _BOUNDS = "<>=\u2264\u2265"
 _PLURALS = ("s", "es", "e", "en", "n")  # endings by which "room" and "rooms", or "Tag" and "Tage", are one unit
 _SHORTEST_WORD = 3
+_EXPONENT = re.compile("0[eE][+-]?0")
 _POINT_DIGITS, _COMMA_DIGITS = re.compile(_POINT), re.compile(_COMMA)
 _INFINITY = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
-_PLAIN_INTEGER = re.compile("0+")
-_PHONE = re.compile(r"\+0{7,}|000 000(?: 000)+|\+0+(?: 0+)+")
+_PLAIN_INTEGER = re.compile(r"[+-]?0+")
+_PHONE_WITH_PLUS = re.compile(r"\+0{7,}")
+_PHONE = re.compile(r"000 000(?: 000)+|\+0+(?: 0+)+")
 _ADDRESS = re.compile(r"0{1,3}(?:\.0{1,3}){3}")  # of a computer
 
 _MONTHS = {
@@ -285,7 +287,11 @@ class _Texts:
         if len(set(stripped)) < len(stripped):
             stripped, merged = factorise(stripped)
             codes = np.append(merged, np.int32(-1))[codes]
-        counts = np.bincount(codes + 1, minlength=len(stripped) + 1)[1:]
+        counts = np.zeros(len(stripped) + 1, dtype=np.int64)
+        step = max(_TEXTS_PER_BATCH, len(counts))  # a few at a time, since counting converts codes to 64 bits
+        for start in range(0, len(codes), step):
+            counts += np.bincount(codes[start : start + step] + 1, minlength=len(counts))
+        counts = counts[1:]
         present = np.fromiter((text not in MISSING_MARKERS for text in stripped), np.bool_, len(stripped))
         return _Texts(stripped, codes, counts, present & (counts > 0))
 
@@ -501,7 +507,10 @@ def _is_decimal_comma(
     separators = {each.separator for each in known if each is not None}
     if separators == {"", "."}:
         # All texts are like 1.234 or 980: thousands are grouped where all without a point are below 1,000.
-        return max(each.digits.count("0") for each in known if each is not None and not each.separator) <= 3
+        others = [
+            (shape, each) for shape, each in zip(shapes.shapes, known, strict=True) if each and not each.separator
+        ]
+        return all(each.digits.count("0") <= 3 and not _EXPONENT.search(shape) for shape, each in others)
     return "," in separators
 
 
@@ -534,11 +543,13 @@ def _text_reason(shapes: _Shapes, numbers: _Reading) -> str:
     for pattern, what in ((_PHONE, "phone numbers"), (_ADDRESS, "network addresses")):
         if sum(shapes.counts[i] for i in used if pattern.fullmatch(shapes.shapes[i])) >= _ALMOST_ALL * numbers.count:
             return f"kept as text, since its values look like {what}"
-    integers = [_PLAIN_INTEGER.fullmatch(shape) is not None for shape in shapes.shapes]
-    led = [i for i in np.flatnonzero(good & shapes.levels_of(integers)) if texts.levels[i][0] == "0" != texts.levels[i]]
-    equal = len(used) == 1 and integers[used[0]]
-    if led and (equal or texts.counts[led].sum() >= _CODE_FRACTION * numbers.count):
-        return "kept as text, since its numbers have leading zeros"
+    if all(_PLAIN_INTEGER.fullmatch(shapes.shapes[i]) for i in used):
+        n_long = sum(shapes.counts[i] for i in used if _PHONE_WITH_PLUS.fullmatch(shapes.shapes[i]))
+        if n_long >= _ALMOST_ALL * numbers.count:
+            return "kept as text, since its values look like phone numbers"
+        led = [i for i in np.flatnonzero(good) if texts.levels[i][0] == "0" != texts.levels[i]]
+        if led and (len(used) == 1 or texts.counts[led].sum() >= _CODE_FRACTION * numbers.count):
+            return "kept as text, since its numbers have leading zeros"
     if not _are_most(texts, good):
         known = map(_number_shape, shapes.shapes)
         affixes = sorted({each.affix or "none" for each in known if each is not None})

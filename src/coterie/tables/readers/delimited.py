@@ -13,6 +13,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -46,8 +47,9 @@ _ROWS_FOR_DELIMITER = 200
 _ROWS_FOR_HEADER = 1000
 _CELLS_PER_BATCH = 500_000
 _BYTES_FOR_ARROW = 2**20  # smaller files are read before pyarrow is imported
-_BYTES_PER_BLOCK = 2**21
-_BYTES_PER_CHUNK = 2**24
+_BYTES_PER_BLOCK = 2**22
+_BYTES_PER_CHUNK = 2**20
+_LONGEST_QUOTE = 2**26
 _CONTROL_CHARACTERS = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _ASCII = bytes(range(0x80))
 _WINDOWS_CHARACTERS = bytes(range(0x80, 0xA0))  # characters of Windows-1252, but control codes of Latin-1
@@ -284,7 +286,7 @@ class _Layout:
 def _read_columns(text: _Text, layout: _Layout) -> tuple[list[TypedColumn], Array | None]:
     """Return the columns, and all as one block if they are numbers."""
     decimal_comma = True if text.delimiter == ";" else None  # as in the exports of many countries
-    cells = _read_by_arrow(text, layout) or _read_by_python(text, layout)
+    cells, block = _read_by_arrow(text, layout) or (_read_by_python(text, layout), None)
     columns = []
     for i, name in enumerate(layout.names):
         each, cells[i] = cells[i], _Cells()  # to free its memory
@@ -297,10 +299,9 @@ def _read_columns(text: _Text, layout: _Layout) -> tuple[list[TypedColumn], Arra
             columns.append(infer_levels(*each.texts(), name=name, decimal_comma=decimal_comma))
     if any(column.values.dtype != np.float64 for column in columns):
         return columns, None
-    block = columns[0].values.base  # of which all columns are views, if they were read by pyarrow
-    if block is None or block.ndim < 2 or any(column.values.base is not block for column in columns):
-        return columns, np.column_stack([column.values for column in columns])
-    return columns, block[: len(columns[0].values)]
+    if block is None or not all(np.may_share_memory(column.values, block) for column in columns):
+        block = np.column_stack([column.values for column in columns])
+    return columns, block
 
 
 def _no_texts() -> tuple[list[str], Codes]:
@@ -356,8 +357,11 @@ def _batches(text: _Text, layout: _Layout) -> Iterator[list[list[str]]]:
 # Large files
 
 
-def _read_by_arrow(text: _Text, layout: _Layout) -> list[_Cells] | None:
-    """Read the cells by pyarrow; None if the file is small, or if pyarrow may split it in another way than Python."""
+def _read_by_arrow(text: _Text, layout: _Layout) -> tuple[list[_Cells], Array] | None:
+    """Read the cells by pyarrow, and the array that has those of numbers.
+
+    None if the file is small, or if pyarrow may split it in another way than Python.
+    """
     if text.n_bytes < _BYTES_FOR_ARROW or len(text.delimiter.encode()) > 1:
         return None
     if text.has_quotes and (text.delimiter == " " or not _quotes_are_regular(text)):
@@ -368,14 +372,23 @@ def _read_by_arrow(text: _Text, layout: _Layout) -> list[_Cells] | None:
 
     collected = _Collected(layout, int(1.02 * text.n_bytes / layout.row_bytes) + 1)
     try:
-        for columns in _arrow_blocks(text, layout, range(layout.width)):
+        for columns in _read_ahead(_arrow_blocks(text, layout, range(layout.width))):
             collected.add(columns)
         if again := collected.unclear(text.delimiter):
             for columns in _arrow_blocks(text, layout, again):
                 collected.add_texts(again, columns)
     except pa.ArrowInvalid:  # Python finds out what is wrong, and where
         return None
-    return collected.cells()
+    return collected.cells(), collected.block
+
+
+def _read_ahead(blocks: Iterator[list[Any]]) -> Iterator[list[Any]]:
+    """Yield blocks, the next of which is split into cells by a thread while one is converted."""
+    with ThreadPoolExecutor(1) as thread:
+        following = thread.submit(next, blocks, None)
+        while (block := following.result()) is not None:
+            following = thread.submit(next, blocks, None)
+            yield block
 
 
 @final
@@ -383,11 +396,12 @@ class _Collected:
     """Columns that are read block by block: plain numbers in one array, the others as texts with a dictionary."""
 
     def __init__(self, layout: _Layout, n_rows: int) -> None:
-        self._block = np.empty((n_rows, layout.width), order="F")  # columns that are not written take no memory
+        self._block = _allocate(n_rows, layout.width)
         self._n_rows = 0
         self._gaps = [Counter[str]() for _ in layout.names]
         self._texts: dict[int, list[Any]] = {i: [] for i in layout.kept_as_text}
         self._lost = set[int]()  # columns that were numbers until a text was found
+        self._may_be_codes = set(range(layout.width))  # columns of integers, which may be postcodes, for example
 
     def add(self, columns: Sequence[Any]) -> None:
         """Add the next rows."""
@@ -398,13 +412,22 @@ class _Collected:
             if i in self._texts:
                 self.add_texts([i], [column])
             elif i not in self._lost:
-                numbers = _to_numbers(column, self._gaps[i])
+                numbers = self._to_numbers(i, column)
                 if numbers is not None:
                     self._block[start : self._n_rows, i] = numbers
                 elif start:
                     self._lost.add(i)
                 else:
                     self.add_texts([i], [column])
+
+    def _to_numbers(self, i: int, column: Any) -> Array | None:
+        numbers = _to_numbers(column, self._gaps[i])
+        if numbers is None or i not in self._may_be_codes:
+            return numbers
+        if (numbers != np.rint(numbers)).sum() > np.isnan(numbers).sum():
+            self._may_be_codes.remove(i)
+            return numbers
+        return None if _may_be_codes(column) else numbers
 
     def add_texts(self, positions: Sequence[int], columns: Sequence[Any]) -> None:
         """Add the next rows of some columns as texts."""
@@ -417,23 +440,36 @@ class _Collected:
             i
             for i, gaps in enumerate(self._gaps)
             if i not in self._texts
-            and (i in self._lost or _is_unclear(self._block[: self._n_rows, i], gaps, semicolons=delimiter == ";"))
+            and (i in self._lost or _is_unclear(self.block[:, i], gaps, semicolons=delimiter == ";"))
         ]
+
+    @property
+    def block(self) -> Array:
+        """The array that has all columns of numbers."""
+        return self._block[: self._n_rows]
 
     def cells(self) -> list[_Cells]:
         """Return all columns."""
         return [
             _Cells(texts=partial(_join_dictionaries, self._texts[i]))
             if i in self._texts
-            else _Cells(self._block[: self._n_rows, i], gaps)
+            else _Cells(self.block[:, i], gaps)
             for i, gaps in enumerate(self._gaps)
         ]
 
     def _enlarge(self, n_rows: int) -> None:
         smaller = self._block
-        self._block = np.empty((max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1]), order="F")
+        self._block = _allocate(max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1])
         for i in set(range(smaller.shape[1])) - self._texts.keys() - self._lost:
             self._block[:n_rows, i] = smaller[:n_rows, i]
+
+
+def _allocate(n_rows: int, width: int) -> Array:
+    """Return an array for columns of numbers, of which those that are never written take no memory."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    # numpy would ask for huge pages, which take longer than reading the file where they are not at hand.
+    return np.frombuffer(pa.allocate_buffer(8 * n_rows * width), dtype=np.float64).reshape(n_rows, width, order="F")
 
 
 def _is_unclear(numbers: Array, gaps: Counter[str], *, semicolons: bool) -> bool:
@@ -458,7 +494,9 @@ def _arrow_blocks(text: _Text, layout: _Layout, wanted: Sequence[int]) -> Iterat
     with text.open() as file:
         batches = arrow_csv.open_csv(
             file,
-            arrow_csv.ReadOptions(column_names=names, block_size=_BYTES_PER_BLOCK, encoding=encoding),
+            arrow_csv.ReadOptions(
+                column_names=names, block_size=_BYTES_PER_BLOCK, encoding=encoding, use_threads=False
+            ),
             arrow_csv.ParseOptions(delimiter=text.delimiter, newlines_in_values=text.has_quotes),
             arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names, pa.string()),
@@ -480,7 +518,7 @@ def _to_numbers(column: Any, gaps: Counter[str]) -> Array | None:
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import compute  # noqa: PLC0415
 
-    numbers = None
+    numbers: Array | None = None
     with suppress(pa.ArrowInvalid):
         numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     if numbers is None or np.isnan(numbers).sum() > column.null_count:
@@ -492,10 +530,8 @@ def _to_numbers(column: Any, gaps: Counter[str]) -> Array | None:
             numbers = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
         except pa.ArrowInvalid:
             return None
-        if np.isnan(numbers).sum() > column.null_count:
-            return None
         gaps.update(found)
-    return None if _may_be_codes(column) else numbers
+    return None if np.isnan(numbers).sum() > column.null_count else numbers
 
 
 def _may_be_codes(part: Any) -> bool:
@@ -537,7 +573,7 @@ def _quotes_are_regular(text: _Text) -> bool:
         rest += chunk.removeprefix(codecs.BOM_UTF8)
         match = regular.match(rest, 1)
         rest = rest[match.end() - 1 :] if match else rest
-        if len(rest) > 4 * _BYTES_PER_CHUNK:
+        if len(rest) > _LONGEST_QUOTE:
             break
     return len(rest) == 1
 
