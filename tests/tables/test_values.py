@@ -174,6 +174,7 @@ def test_a_few_typos_among_many_numbers_are_gaps() -> None:
         (["1 Tag", "14 Tage"], [1, 14], "'Tag' and 'Tage' were left out"),
         (["4 (4.4%)", "1,022 (22,7 %)"], [4, 1022], "the thousands separator ',' and the percentages in parentheses"),
         (["12.50-", "3.00"], [-12.5, 3], ""),
+        (["1,200.00 CR", "15.50 DR", "3.00DR"], [1200, -15.5, -3], "debits (DR) were read as negative"),
     ],
 )
 def test_numbers_with_bounds_multiples_units_and_percentages(

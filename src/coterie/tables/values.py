@@ -73,6 +73,7 @@ _MULTIPLE_NAMES = {"k": "thousands", "K": "thousands", "M": "millions", "B": "bi
 _BOUNDS = "<>=\u2264\u2265"
 _PLURALS = ("s", "es", "e", "en", "n")  # endings by which "room" and "rooms", or "Tag" and "Tage", are one unit
 _SHORTEST_WORD = 3
+_CREDITS, _DEBITS = frozenset({"CR", "Cr"}), frozenset({"DR", "Dr"})  # of accounts
 _EXPONENT = re.compile("0[eE][+-]?0")
 _POINT_DIGITS, _COMMA_DIGITS = re.compile(_POINT), re.compile(_COMMA)
 _INFINITY = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -424,7 +425,7 @@ class _NumberShape:
     unit: bool = False  # whether the affix is a unit, which then all numbers have
     separator: str = ""  # the point or comma that is a decimal sign or groups thousands, if that is open
     negative: bool = False  # whether it is in parentheses
-    trailing: bool = False  # whether its minus comes last
+    trailing: bool = False  # whether its minus comes last, or the DR of a debit
     bound: bool = False  # whether it is like <0.5: less or more than can be measured
     multiple: str = ""  # k, K, M or B, as in 1.5k
     share: bool = False  # whether a percentage in parentheses follows, as in 12 (34%)
@@ -455,7 +456,7 @@ def _number_shape(shape: str) -> _NumberShape | None:
         unit=bool(affix) and (match["unit"] is not None or affix == "%"),
         separator=separator,
         negative=match["open"] is not None,
-        trailing=match["trailing"] is not None,
+        trailing=match["trailing"] is not None or affix in _DEBITS,
         bound=match["bound"] is not None,
         multiple=match["multiple"] or "",
         share=match["share"] is not None,
@@ -524,6 +525,8 @@ def _allowed_affixes(shapes: _Shapes, known: Sequence[_NumberShape | None], writ
             counts[each.affix] += count
     most = max(counts, key=lambda affix: counts[affix])
     if most in units:
+        if most in _CREDITS | _DEBITS:
+            return {"", *(units & (_CREDITS | _DEBITS))}
         return {most, *(unit for unit in units if _are_one_word(most, unit))}
     return {"", max(counts.keys() - units - {""}, key=lambda affix: (counts[affix], affix), default="")}
 
@@ -606,6 +609,8 @@ def _tell_numbers(used: Sequence[_NumberShape], *, uses_comma: bool) -> list[str
     ]
     if any(each.bound for each in used):
         notes.append("values with < or > count as the number that follows")
+    if any(each.affix in _DEBITS for each in used):
+        notes.append("debits (DR) were read as negative")
     if any(each.negative for each in used):
         notes.append("numbers in parentheses were read as negative")
     return notes
