@@ -225,7 +225,7 @@ class TableEncoder:
         if leave_out:
             ordered = {name: leave_out[name] for name in table.names if name in leave_out}
             notes = chain([f"left out: {_with_reasons(ordered)}"], notes)
-        return replace(fitted, notes=(*notes, *_describe_cycles(table.names, cycles)))
+        return replace(fitted, notes=(*table.notes, *notes, *_describe_cycles(table.names, cycles)))
 
     def with_cycles(self, cycles: tuple[CycleColumn, ...]) -> "TableEncoder":
         """Return this encoder with only some of its parts of dates."""
