@@ -94,7 +94,7 @@ def test_missing_and_unknown_texts_get_the_mean_components() -> None:
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("revue", "Did you mean 'review'"), ("stars", "holds no texts"), ("empty", "has no texts")],
+    [("revue", "Did you mean 'review'"), ("stars", "holds no texts"), ("empty", "holds no texts")],
 )
 def test_columns_without_texts_are_errors(text: str, message: str) -> None:
     frame = reviews(30)[0].assign(empty=pd.Series([None] * 30, dtype=object))
