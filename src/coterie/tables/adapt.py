@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import TableError
-from coterie.tables.encoder import TableEncoder
+from coterie.tables.encoder import TableEncoder, to_texts
 from coterie.tables.table import Array, Table, format_list, text_column
+from coterie.tables.values import infer_column
 
 _FAR: Final = 0.5  # ranges beyond the range of the fit from which a value is far outside
 _MAX_LINES: Final = 10
@@ -112,30 +113,12 @@ def _nothing(kind: str | None, n_rows: int) -> Array:
 
 def _to_kind(kind: str, column: Array) -> tuple[Array, list[str]]:
     """Convert a column to numbers or dates; what is neither becomes missing and is returned."""
-    present = [(i, str(value)) for i, value in enumerate(column.tolist()) if value is not None]
-    found = _nothing(kind, len(column))
-    lost = []
-    for i, text in present:
-        value = _parse_date(text) if kind == "date" else _parse_number(text)
-        if value is None:
-            lost.append(text)
-        else:
-            found[i] = value
-    return found, lost
-
-
-def _parse_number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _parse_date(text: str) -> np.datetime64 | None:
-    try:
-        return np.datetime64(text, "us")
-    except ValueError:
-        return None
+    texts = to_texts(column)
+    read = infer_column(texts, kind="date" if kind == "date" else "number").values
+    if read.dtype.kind not in ("M" if kind == "date" else "f"):  # nothing could be read
+        read = _nothing(kind, len(column))
+    missing = np.isnat(read) if kind == "date" else np.isnan(read)
+    return read, [text for text, gap in zip(texts, missing.tolist(), strict=True) if gap and text is not None]
 
 
 def _describe_far(encoder: TableEncoder, table: Table) -> list[str]:

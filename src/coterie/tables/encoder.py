@@ -103,7 +103,7 @@ class CategoryColumn:
         rows = np.vstack([known, np.full(n_levels, missing), np.zeros(n_levels)]).astype(np.float32)
         code = {None: n_levels} | {level: i for i, level in enumerate(self.levels)}
         other = code.get(OTHER_LEVEL, -1)
-        codes = np.fromiter((code.get(text, other) for text in _to_texts(column)), dtype=np.intp, count=len(column))
+        codes = np.fromiter((code.get(text, other) for text in to_texts(column)), dtype=np.intp, count=len(column))
         return rows[codes]
 
 
@@ -296,7 +296,7 @@ class TableEncoder:
         lines = []
         for category in self.categories:
             known = set(category.levels) if self.missing == "fill" else {*category.levels, None}
-            unseen = [text for text in _to_texts(table.column(category.position)) if text not in known]
+            unseen = [text for text in to_texts(table.column(category.position)) if text not in known]
             if unseen:
                 levels = format_list(sorted({MISSING_LEVEL if text is None else text for text in unseen}), 5)
                 lines.append(
@@ -475,7 +475,7 @@ def _to_floats(column: Array) -> Floats:
     return seconds
 
 
-def _to_texts(column: Array) -> list[str | None]:
+def to_texts(column: Array) -> list[str | None]:
     """Convert a column to strings, also if this part of the data has numbers only; 7.0 becomes '7'."""
     if column.dtype.kind == "O":
         return list(column)
