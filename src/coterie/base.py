@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self, final
@@ -29,6 +29,7 @@ from coterie.errors import InputError, TableError, WeightsError
 from coterie.methods import import_object
 from coterie.metrics import adjusted_rand_index, silhouettes
 from coterie.progress import Callback, make_callback
+from coterie.tables.adapt import follow_date_orders
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table, densify, image_shape, take_rows
 from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
@@ -117,6 +118,8 @@ class FitDescription:
     kernel_rows: npt.NDArray[np.int64] | None = None  # row numbers (m,) of the kernel
     selection: Selection | None = None  # the candidates that the result was chosen from
     sections: tuple[ReportSection, ...] = ()  # further sections of the report
+    text_components: Mapping[str, str] = field(default_factory=dict)
+    """Columns made from texts, named "COLUMN: words", and the column of texts of each."""
 
 
 @final
@@ -639,6 +642,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             self._fitted_rows = ShownRows.from_input(X, table)
         else:
             self._check_image_shape(table)
+            table, _ = follow_date_orders(self.table_, table)
         if isinstance(X, Table):
             if reset:
                 self.n_features_in_ = X.n_columns

@@ -54,6 +54,37 @@ def test_traits_compare_with_the_rows_elsewhere() -> None:
     assert traits["since"].difference == "5.0 standard deviations later than the others"
 
 
+def test_clusters_are_named_by_what_texts_are_about_and_not_by_what_they_are_not_about() -> None:
+    columns = {
+        "note: late, parcel": [9.0, 8, 9, 0, 1, 0],
+        "note: refund": [0.0, 1, 0, 5, 6, 5],
+        "x": [0.0, 1, 0, 3, 4, 9],
+    }
+    table = Table(tuple(columns), tuple(map(np.array, columns.values())))
+    components = {name: "note" for name in table.names if name != "x"}
+    data = replace(data_with(table, [0, 0, 0, 1, 1, 1]), text_components=components)
+    assert [profile.name for profile in profiles_of(data)] == [
+        "note about late, parcel, low x",
+        "note about refund, high x",
+    ]
+    only = Table(table.names[:1], table.columns[:1])
+    data = replace(data_with(only, [0, 0, 0, 1, 1, 1]), text_components=components)
+    assert [profile.name for profile in profiles_of(data)] == ["note about late, parcel", "note not about late, parcel"]
+
+
+def test_an_answer_is_set_apart_from_its_question() -> None:
+    answers = np.array(["agree"] * 3 + ["disagree"] * 3, dtype=object)
+    names = {
+        column: [profile.name for profile in profiles_of(data_with(Table((column,), (answers,)), [0, 0, 0, 1, 1, 1]))]
+        for column in ("easy", "Is it easy?", "It is easy")
+    }
+    assert names == {
+        "easy": ["easy agree", "easy disagree"],
+        "Is it easy?": ["Is it easy? agree", "Is it easy? disagree"],
+        "It is easy": ["It is easy: agree", "It is easy: disagree"],
+    }
+
+
 def test_sums_of_zeros_are_zero() -> None:
     feature = Feature("x", "x", "number")
     assert [format_mean(feature, mean, 2.0) for mean in (1.7e-14, 1e-3, 0.0)] == ["0", "0.001", "0"]

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from coterie.errors import TableError
@@ -55,6 +56,20 @@ def test_a_table_without_any_of_the_columns_is_an_error() -> None:
         adapt_table(ENCODER, Table(("shoe",), (np.zeros(3),)))
 
 
+def test_numbers_and_dates_beside_typos_are_read_as_people_write_them() -> None:
+    written = text_column(["£1,250", "tbd", "(3)", "12/31/2024"])
+    days = text_column(["31.12.2024", "tomorrow", None, "1.2.2025"])
+    adapted = adapt_table(ENCODER, Table(("age", "day"), (written, days)))
+    np.testing.assert_array_equal(adapted.table.column(1), [1250, np.nan, -3, np.nan])
+    assert adapted.table.column(3).astype("datetime64[D]").astype(str).tolist() == [
+        "2024-12-31",
+        "NaT",
+        "NaT",
+        "2025-02-01",
+    ]
+    assert "column 'day': 1 of 4 values is no date and counts as missing: 'tomorrow'" in adapted.notes
+
+
 def test_cells_that_cannot_be_read_become_missing_and_are_counted() -> None:
     columns = list(FITTED.columns)
     columns[1] = text_column(["young", *map(str, FITTED.column(1).tolist()[1:-1]), None])
@@ -84,3 +99,22 @@ def test_tables_without_names_need_the_same_number_of_columns() -> None:
     )
     with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
         adapt_table(encoder, as_table(X[:, :2]))
+
+
+@pytest.mark.parametrize("first", ["month", "day"])
+def test_ambiguous_dates_are_read_in_the_order_of_the_fit(first: str) -> None:
+    pairs = [(month, day) for month in range(1, 13) for day in (3, 9, 25)]
+    if first == "day":
+        pairs = [(day, month) for month, day in pairs]
+    frame = pd.DataFrame({"day": [f"{a:02d}/{b:02d}/2024 10:00" for a, b in pairs], "n": np.arange(36.0) ** 2})
+    fitted = as_table(frame)
+    assert fitted.date_orders == {"day": first}
+    encoder = TableEncoder("standard").fit(fitted)
+    assert TableEncoder.from_card(encoder.to_card()) == encoder
+    new = as_table(frame[frame["day"].str.contains("03/|/03")].iloc[:4])
+    adapted = adapt_table(encoder, as_table(pd.DataFrame({"day": ["04/05/2024 10:00", None], "n": [1.0, 2.0]})))
+    expected = "2024-04-05T10:00" if first == "month" else "2024-05-04T10:00"
+    assert adapted.table.column(0).tolist() == [np.datetime64(expected, "us").item(), None]
+    told = "dates were read in the order of day and month of the fit: 'day'"
+    assert (told in adapted.notes) == (first == "month")
+    assert adapt_table(encoder, new).changed == ()

@@ -126,14 +126,46 @@ def test_numbers_and_dates_of_a_german_export() -> None:
     assert table.notes == (
         "the file is not in UTF-8; it was read as Windows-1252",
         "the columns are separated by ;",
-        "column 'Umsatz': the comma was read as the decimal point, the point as the thousands separator",
-        "column 'Umsatz': '€' was left out of the numbers",
-        "column 'Rabatt': 1 of 2 values are numbers; treated as missing: 'k.A.' (1)",
-        "column 'Rabatt': '%' was left out of the numbers",
+        "column 'Umsatz': the comma was read as the decimal point; '€' and the thousands separator '.' were left out",
+        "column 'Rabatt': '%' was left out; 1 of 2 values is missing ('k.A.')",
         "column 'seit': dates were read with the day before the month",
         "column 'PLZ': kept as text, since its numbers have leading zeros",
         "column 'Uhrzeit': read as times of the day",
     )
+
+
+def test_lines_above_the_table_are_left_out() -> None:
+    rows = "".join(f"{day:02d}-Jan-24,shop {day},{day}.50 DR\n" for day in range(1, 30))
+    statement = f"Account: 12-34\n\nPeriod: January\nDate,Description,Amount\n{rows}"
+    padded = f"Statement,,\nPeriod:,,\n,,\nDate,Description,Amount\n{rows}"
+    for text, n_lines in ((statement, 3), (padded, 3), (statement.replace("\n", "\r\n"), 3)):
+        table = read_text(text)
+        assert (table.names, table.n_rows) == (("Date", "Description", "Amount"), 29)
+        assert table.kinds == ("date", "category", "number")
+        assert f"{n_lines} lines above the table were left out" in table.notes
+    with pytest.raises(TableError, match="line 34 has 2 cells where line 4 has 3"):
+        read_text(f"{statement}30-Jan-24,shop\n")
+
+
+@pytest.mark.parametrize("text", ["b,c\nx,1,2\ny,3,4\n", "name\nx,1\ny,2\n"])
+def test_a_header_with_too_few_names_is_an_error(text: str) -> None:
+    with pytest.raises(TableError, match="cells where line 1 has"):
+        read_text(text)
+
+
+@pytest.mark.parametrize("text", ["a,,\nx,1,2\ny,3,4\n", "1,,\n2,5,6\n3,7,8\n"])
+def test_first_rows_with_gaps_are_rows(text: str) -> None:
+    table = read_text(text)
+    assert not any("above the table" in note for note in table.notes)
+    assert table.n_rows >= 2
+
+
+def test_empty_rows_at_the_end_are_left_out() -> None:
+    table = read_text("a;b;c\n1;2;3\n;5;\n;;\n;;\n\n")
+    assert values(table, "b") == [2, 5]
+    assert table.notes[-1] == "2 empty rows below the table left out"
+    assert read_text("a,b\n1,x\n,\n2,y\n").n_rows == 3
+    assert read_text("a,b\n,\n").n_rows == 1
 
 
 def test_equal_notes_of_several_columns_are_one() -> None:
@@ -286,7 +318,7 @@ def test_ids_stay_text_and_names_become_unique() -> None:
         ("", "empty"),
         ("\n\n", "empty"),
         ("a,b,c\n", "no rows"),
-        ("a,b\n1,2\n3\n", "line 3 has 1 cells where the first line has 2"),
+        ("a,b\n1,2\n3\n", "line 3 has 1 cells where line 1 has 2"),
         ("1,2\n3,4\n\n5,6,7\n", "line 4 has 3"),
         ('a,b\n1,"2\n3,4\n', "quote"),
         (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "binary"),

@@ -100,17 +100,22 @@ def test_what_only_resembles_numbers_or_dates_stays_text(texts: list[str]) -> No
 @pytest.mark.parametrize(
     ("texts", "decimal_comma", "expected", "note"),
     [
-        (["1,234", "5,678"], None, [1234, 5678], "the comma was read as the thousands separator"),
+        (["1,234", "5,678"], None, [1234, 5678], "the thousands separator ',' was left out"),
         (["1,234", "5,678"], True, [1.234, 5.678], "the comma was read as the decimal point"),
-        (["1,234", "5.5"], True, [1234, 5.5], "the comma was read as the thousands separator"),
+        (["1,234", "5.5"], True, [1234, 5.5], "the thousands separator ',' was left out"),
         (["1,234", "5,5"], None, [1.234, 5.5], "the comma was read as the decimal point"),
         (["0,123", "1,234"], None, [0.123, 1.234], "the comma was read as the decimal point"),
         (["1.234", "0.5"], True, [1.234, 0.5], ""),
         (["1.234", "5.678"], True, [1.234, 5.678], ""),
-        (["1.234", "980", "12.000"], True, [1234, 980, 12_000], "the point was read as the thousands separator"),
+        (["1.234", "980", "12.000"], True, [1234, 980, 12_000], "the thousands separator '.' was left out"),
         (["1.234", "980", "12.000"], None, [1.234, 980, 12], ""),
         (["1.234", "980", "1250"], True, [1.234, 980, 1250], ""),
-        (["1.234", "2,5"], None, [1234, 2.5], "the comma was read as the decimal point, the point as the thousands"),
+        (
+            ["1.234", "2,5"],
+            None,
+            [1234, 2.5],
+            "the comma was read as the decimal point; the thousands separator '.' was",
+        ),
         (["12", "13"], True, [12, 13], ""),
     ],
 )
@@ -126,7 +131,7 @@ def test_the_whole_column_decides_on_the_decimal_sign(
 def test_the_other_decimal_sign_is_never_mixed_in() -> None:
     column = infer_column([*["1.5"] * 30, "2,5"])
     assert np.isnan(column.values[-1])
-    assert column.notes == ("30 of 31 values are numbers; treated as missing: '2,5' (1)",)
+    assert column.notes == ("1 of 31 values is no number and counts as missing ('2,5')",)
     assert infer_column(["1.5", "2,5"]).values.tolist() == ["1.5", "2,5"]
 
 
@@ -138,7 +143,7 @@ def test_placeholders_among_numbers_and_dates_are_gaps_and_told(marker: str) -> 
     column = infer_column([*map(str, range(1, 111)), *[marker] * 10])
     assert np.isnan(column.values[110:]).all()
     assert column.values[:110].tolist() == list(range(1, 111))
-    told = f"110 of 120 values are numbers; treated as missing: {marker!r} (10)"
+    told = f"10 of 120 values are missing ({marker!r})"
     assert column.notes == (() if marker in {"NULL", "None"} else (told,))
     column = infer_column(["2024-05-03", "2024-05-04", marker])
     assert moments(column) == ["2024-05-03", "2024-05-04", "NaT"]
@@ -147,17 +152,47 @@ def test_placeholders_among_numbers_and_dates_are_gaps_and_told(marker: str) -> 
 def test_a_few_typos_among_many_numbers_are_gaps() -> None:
     numbers = [str(i) for i in range(38)]
     column = infer_column([*numbers, "abc", "12 or 13"])
-    assert column.notes == ("38 of 40 values are numbers; treated as missing: '12 or 13' (1), 'abc' (1)",)
+    assert column.notes == ("2 of 40 values are no numbers and count as missing ('12 or 13' 1, 'abc' 1)",)
     assert infer_column([*numbers, "a", "b", "c"]).values.dtype == object
     assert infer_column([*numbers[:18], "abc"]).values.dtype == object
     many = infer_column([*map(str, range(400)), *"abcdef"])
-    assert many.notes[0].endswith("'a' (1), 'b' (1), 'c' (1), 'd' (1) and 2 more (2)")
+    assert many.notes[0].endswith("('a' 1, 'b' 1, 'c' 1, 'd' 1 and 2 more 2)")
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected", "note"),
+    [
+        (
+            ["<0.5", "1.2", "3", "8", ">= 90"],
+            [0.5, 1.2, 3, 8, 90],
+            "values with < or > count as the number that follows",
+        ),
+        (["<3 ng/L", "12 ng/L", "7 ng/L"], [3, 12, 7], "'ng/L' was left out"),
+        (["1.5k", "980", "2M", "-3K"], [1500, 980, 2e6, -3000], "'K' was read as thousands"),
+        (["\u20ac 301k", "\u20ac 1.2M"], [301_000, 1_200_000], "'\u20ac' was left out"),
+        (["1 room", "3 rooms", "2 rooms"], [1, 3, 2], "'room' and 'rooms' were left out"),
+        (["1 Tag", "14 Tage"], [1, 14], "'Tag' and 'Tage' were left out"),
+        (["4 (4.4%)", "1,022 (22,7 %)"], [4, 1022], "the thousands separator ',' and the percentages in parentheses"),
+        (["12.50-", "3.00"], [-12.5, 3], ""),
+        (["1,200.00 CR", "15.50 DR", "3.00DR"], [1200, -15.5, -3], "debits (DR) were read as negative"),
+    ],
+)
+def test_numbers_with_bounds_multiples_units_and_percentages(
+    texts: list[str], expected: list[float], note: str
+) -> None:
+    column = infer_column(texts)
+    assert column.values.tolist() == expected
+    assert note in "; ".join(column.notes)
+
+
+@pytest.mark.parametrize("texts", [["<18", ">=18"], ["<18", "18-65", ">65"], ["5 m", "5 ms"], ["12A", "14B"]])
+def test_texts_that_resemble_such_numbers_stay_categories(texts: list[str]) -> None:
+    assert infer_column(texts).values.tolist() == texts
 
 
 def test_what_was_left_out_of_numbers_is_told() -> None:
     assert infer_column(["$1,234.50", "(12)"]).notes == (
-        "the comma was read as the thousands separator",
-        "'$' was left out of the numbers",
+        "'$' and the thousands separator ',' were left out",
         "numbers in parentheses were read as negative",
     )
     assert infer_column(["01234", "90210"]).notes == ("kept as text, since its numbers have leading zeros",)
@@ -263,7 +298,11 @@ def test_missing_markers_and_spaces_in_text_columns() -> None:
 def test_a_given_kind_makes_all_other_texts_gaps() -> None:
     column = infer_column(["12", "abc", "unknown"], kind="number")
     np.testing.assert_array_equal(column.values, [12, NAN, NAN])
-    assert column.notes == ("1 of 3 values are numbers; treated as missing: 'abc' (1), 'unknown' (1)",)
+    assert column.notes == (
+        "1 of 3 values is missing ('unknown')",
+        "1 of 3 values is no number and counts as missing ('abc')",
+    )
+    assert infer_column(["<0.5", "2 days"], kind="number").values[0] == 0.5
     assert infer_column(["007", "8"], kind="number").values.tolist() == [7, 8]
     assert moments(infer_column(["soon", "2024-05-03"], kind="date")) == ["NaT", "2024-05-03"]
     assert np.isnat(infer_column(["soon"], kind="date").values).all()

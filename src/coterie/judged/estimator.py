@@ -708,6 +708,9 @@ class Coterie(BaseClusterer):
             encode=self._preparation.encode,
             columns_meaningful=columns_meaningful,
             sections=sections,
+            text_components={
+                name: fitted.column for fitted in vars(self).get("_texts", ()) if fitted.words for name in fitted.names
+            },
             selection=Selection(
                 confidence=self.confidence_,
                 candidates=self.candidates_,

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -48,6 +48,7 @@ class ClusteringData:
     features: tuple[Feature, ...]
     short: Mapping[str, str]  # short names of the columns
     ids: tuple[str, ...]
+    text_components: Mapping[str, str] = field(default_factory=dict)  # columns made from texts, and that of the texts
 
     @cached_property
     def values(self) -> NDArray[np.float64]:
@@ -175,6 +176,7 @@ def collect_data(
         features=tuple(encoder.features),
         short=short_names(table.names),
         ids=tuple(str(i) for i in (check_length(ids, n, "ids") if ids is not None else range(1, n + 1))),
+        text_components=description.text_components,
     )
 
 

@@ -17,6 +17,7 @@ _LEVELS_PER_COLUMN = 2
 _MOST_TRAITS, _SHOWN_TRAITS = 12, 6
 _SHOWN_BORDERLINE = 3
 _FULL_BAR = 3.0  # effect, in standard deviations, whose bar is full
+_LONGEST_TOPIC = 40
 _CONCENTRATED = 0.5  # length of the mean of points on the unit circle from which they have a common direction
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = (
@@ -39,6 +40,7 @@ class Trait:
     word: str
     bar: float  # length of the bar, from -1 to 1
     difference: str  # what the bar shows, in words
+    topic: str = ""  # the column of texts, if the feature is what they are about
 
 
 @dataclass(frozen=True)
@@ -167,7 +169,8 @@ def _trait(data: ClusteringData, statistics: FeatureStatistics, cluster: int, in
         effect=effect,
         inside=format_mean(feature, here, spread),
         outside=format_mean(feature, elsewhere, spread),
-        word=_word(feature, data.short[feature.column], effect, here),
+        word=_word(data, feature, effect, here),
+        topic=data.text_components.get(feature.column, ""),
         bar=float(np.clip(bar, -1, 1)),
         difference=difference,
     )
@@ -230,9 +233,14 @@ def _select_levels(indices: list[int], effects: NDArray[np.float64], means: NDAr
     return sorted(indices, key=lambda i: (effects[i] < NOTABLE, -abs(effects[i])))[:_LEVELS_PER_COLUMN]
 
 
-def _word(feature: Feature, column: str, effect: float, mean: float) -> str:
+def _word(data: ClusteringData, feature: Feature, effect: float, mean: float) -> str:
+    column = data.short[feature.column]
+    if (texts := data.text_components.get(feature.column)) is not None:
+        words = shorten(feature.column.removeprefix(f"{texts}: "), _LONGEST_TOPIC)
+        return f"{shorten(texts, 20)} {'' if effect > 0 else 'not '}about {words}"
     if feature.kind == "category":
-        return _proportion_word(f"{column} {shorten(str(feature.level), 20)}", effect, mean, none_below=0.02)
+        separator = ": " if " " in column and column[-1] not in "?:!." else " "  # two texts would run into each other
+        return _proportion_word(f"{column}{separator}{shorten(str(feature.level), 20)}", effect, mean, none_below=0.02)
     if feature.kind == "boolean":
         # False for most rows is informative, unlike one rare level of many.
         return _proportion_word(column, effect, mean, none_below=0.5)
@@ -268,13 +276,17 @@ def cluster_names(traits: list[list[Trait]], *, longest: int = 4) -> list[str]:
 
 
 def _words_of_different_columns(traits: list[Trait]) -> list[str]:
-    """Return a word for each column, strongest first; for a category, a level that is frequent here."""
+    """Return a word for each column, strongest first; for a category, a level that is frequent here.
+
+    What texts are not about names a cluster only if there is nothing else.
+    """
     notable = [trait for trait in traits if abs(trait.effect) >= NOTABLE]
+    notable = [trait for trait in notable if trait.effect > 0 or not trait.topic] or notable
     frequent = {trait.column for trait in notable if trait.effect > 0}
     words: dict[str, str] = {}
     for trait in notable:
         if trait.effect > 0 or trait.column not in frequent:
-            words.setdefault(trait.column, trait.word)
+            words.setdefault(trait.topic or trait.column, trait.word)
     return list(words.values())
 
 

@@ -27,6 +27,36 @@ class AdaptedTable:
     missing: float  # fraction of the columns that the model uses which are missing
 
 
+def follow_date_orders(encoder: TableEncoder, table: Table) -> tuple[Table, list[str]]:
+    """Return a table whose dates are read as in the fit where their own values do not tell, and these columns' names.
+
+    All days and months of such columns are at most 12, so that both can change places.
+    """
+    before = dict(encoder.date_orders)
+    changed = [
+        name
+        for name, order in table.date_orders.items()
+        if order.endswith("?") and name in table.names and before.get(name, order[:-1]) != order[:-1]
+    ]
+    if not changed:
+        return table, []
+    columns = [
+        _swap_days_and_months(column) if name in changed else column
+        for name, column in zip(table.names, table.columns, strict=True)
+    ]
+    orders = {name: before[name] if name in changed else order for name, order in table.date_orders.items()}
+    return replace(table, columns=tuple(columns), date_orders=orders), changed
+
+
+def _swap_days_and_months(dates: Array) -> Array:
+    years, months, days = (dates.astype(f"datetime64[{unit}]") for unit in "YMD")
+    month, day = (months - years).astype(np.int64), (days - months).astype(np.int64)
+    swapped = (years.astype("datetime64[M]") + day).astype("datetime64[D]") + month
+    moments = swapped.astype("datetime64[us]") + (dates - days)
+    moments[np.isnat(dates)] = np.datetime64("NaT")
+    return np.asarray(moments)
+
+
 def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
     """Return a table that the encoder can transform.
 
@@ -43,7 +73,10 @@ def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
     >>> adapted.notes[1]
     "column 'age': 1 of 2 values is no number and counts as missing: 'old'"
     """
+    table, reordered = follow_date_orders(encoder, table)
     notes, changed = [], []
+    if reordered:
+        notes.append(f"dates were read in the order of day and month of the fit: {format_list(reordered)}")
     needed = encoder.used_positions
     if encoder.named and table.named:
         position = {name: i for i, name in enumerate(table.names)}

@@ -64,13 +64,18 @@ _CURRENCY = (
 _WORD = r"[^\W\d_]{1,12}[\u00b2\u00b3]?"
 _UNIT = rf"%|\u2030|\u00b0[CFK]?| {_WORD}(?:/{_WORD})?|(?:[^\W\d_]{{2,5}}|[gmshltd])[\u00b2\u00b3]?(?:/{_WORD})?"
 _NUMBER = re.compile(
-    rf"(?P<open>\()?(?P<sign>[+-] ?)?(?:(?P<prefix>{_CURRENCY}) ?(?P<inner>[+-])?)?"
-    r"(?P<digits>[0.,' ]*[0.,])(?P<exponent>[eE][+-]?0+)?(?P<trailing>-)?"
-    rf"(?: ?(?P<suffix>{_CURRENCY}|%)|(?P<unit>{_UNIT}))?(?P<close>\))?"
+    rf"(?P<bound>[<>]=?|[\u2264\u2265])? ?(?P<open>\()?(?P<sign>[+-] ?)?(?:(?P<prefix>{_CURRENCY}) ?(?P<inner>[+-])?)?"
+    r"(?P<digits>[0.,' ]*[0.,])(?:(?P<exponent>[eE][+-]?0+)|(?P<multiple>[kKMB](?![^\W\d_])))?(?P<trailing>-)?"
+    rf"(?: ?(?P<suffix>{_CURRENCY}|%)|(?P<unit>{_UNIT}))?(?P<close>\))?(?P<share> ?\([+-]?[0.,]+ ?%\))?"
 )
+_MULTIPLES = {"k": "e3", "K": "e3", "M": "e6", "B": "e9"}
+_MULTIPLE_NAMES = {"k": "thousands", "K": "thousands", "M": "millions", "B": "billions"}
+_BOUNDS = "<>=\u2264\u2265"
+_PLURALS = ("s", "es", "e", "en", "n")  # endings by which "room" and "rooms", or "Tag" and "Tage", are one unit
+_SHORTEST_WORD = 3
+_CREDITS, _DEBITS = frozenset({"CR", "Cr"}), frozenset({"DR", "Dr"})  # of accounts
 _EXPONENT = re.compile("0[eE][+-]?0")
 _POINT_DIGITS, _COMMA_DIGITS = re.compile(_POINT), re.compile(_COMMA)
-_MARK_NAMES = {",": "comma", ".": "point"}
 _INFINITY = re.compile(r"[+-]?inf(?:inity)?", re.IGNORECASE)
 _PLAIN_INTEGER = re.compile(r"[+-]?0+")
 _PHONE_WITH_PLUS = re.compile(r"\+0{7,}")
@@ -133,6 +138,7 @@ class TypedColumn:
 
     values: Array  # numbers, booleans, datetime64, or objects: ``str`` or ``None``
     notes: tuple[str, ...] = ()  # without the name of the column
+    date_order: str = ""  # whether the "day" or the "month" came first in dates; with "?" if no value told
 
 
 def infer_column(
@@ -196,7 +202,8 @@ def infer_levels(
     if kind is None and not _may_be_typed(texts):
         return texts.as_text()
     shapes = _Shapes.of(texts)
-    dates, numbers = _read_dates(shapes), _read_numbers(shapes, decimal_comma=decimal_comma)
+    dates = _read_dates(shapes)
+    numbers = _read_numbers(shapes, decimal_comma=decimal_comma, must_be_numbers=kind == "number")
     found = dates if dates.count >= max(1, numbers.count) else numbers
     if kind is not None:
         found = numbers if kind == "number" else dates
@@ -204,10 +211,11 @@ def infer_levels(
         return texts.as_text(reason)
     elif not _are_most(texts, found.good):
         return texts.as_text()
-    notes = (*_tell_gaps(texts, found), *found.notes)
+    notes = (*found.notes, *_tell_gaps(texts, found))
     values = np.append(found.values, np.array(np.nan).astype(found.values.dtype))[texts.codes]
-    epochs = read_epochs(values, name) if kind is None else None
-    return TypedColumn(values, notes) if epochs is None else TypedColumn(epochs.values, (*notes, *epochs.notes))
+    plain = TypedColumn(values, (), found.date_order)
+    last = plain if kind is not None else read_epochs(values, name) or plain
+    return TypedColumn(last.values, (*notes, *last.notes), last.date_order)
 
 
 def keep_text(levels: Sequence[str], codes: Codes) -> TypedColumn:
@@ -354,6 +362,7 @@ class _Reading:
     count: int
     notes: tuple[str, ...] = ()
     what: str = "numbers"
+    date_order: str = ""  # as in ``TypedColumn``
     written: Flags = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))  # as `good`, with any unit
 
 
@@ -381,15 +390,29 @@ def _tell_gaps(texts: _Texts, found: _Reading) -> list[str]:
 
 
 def tell_gaps(n_good: int, gaps: Mapping[str, int], *, what: str = "numbers") -> list[str]:
-    """Return a note on texts that were taken as missing, with the number of each; none if all values are missing."""
-    if not gaps or not n_good:
+    """Return notes on texts that were taken as missing, with the number of each; none if all values are missing."""
+    if not n_good:
         return []
-    frequent = sorted(gaps, key=lambda text: (-gaps[text], text))
-    shown = ", ".join(f"{text!r} ({gaps[text]:,})" for text in frequent[:_MAX_SHOWN])
-    if rest := frequent[_MAX_SHOWN:]:
-        shown += f" and {len(rest):,} more ({sum(gaps[text] for text in rest):,})"
     total = n_good + sum(gaps.values())
-    return [f"{n_good:,} of {total:,} values are {what}; treated as missing: {shown}"]
+    marked = {text: n for text, n in gaps.items() if text in MISSING_MARKERS or text in PLACEHOLDERS}
+    others = {text: n for text, n in gaps.items() if text not in marked}
+    notes = []
+    if n := sum(marked.values()):
+        notes.append(f"{n:,} of {total:,} values {'is' if n == 1 else 'are'} missing ({_count(marked)})")
+    if n := sum(others.values()):
+        how = f"is no {what.removesuffix('s')} and counts" if n == 1 else f"are no {what} and count"
+        notes.append(f"{n:,} of {total:,} values {how} as missing ({_count(others)})")
+    return notes
+
+
+def _count(gaps: Mapping[str, int]) -> str:
+    """List texts, the most frequent first, with the number of each."""
+    frequent = sorted(gaps, key=lambda text: (-gaps[text], text))
+    if len(frequent) == 1:
+        return repr(frequent[0])
+    shown = ", ".join(f"{text!r} {gaps[text]:,}" for text in frequent[:_MAX_SHOWN])
+    rest = frequent[_MAX_SHOWN:]
+    return f"{shown} and {len(rest):,} more {sum(gaps[text] for text in rest):,}" if rest else shown
 
 
 # Numbers
@@ -400,11 +423,15 @@ def tell_gaps(n_good: int, gaps: Mapping[str, int], *, what: str = "numbers") ->
 class _NumberShape:
     point: bool  # whether it is a number if a point is the decimal sign
     comma: bool  # and if a comma is
+    digits: str = ""  # the part of the shape that is the number, without its sign
     affix: str = ""  # currency or unit
     unit: bool = False  # whether the affix is a unit, which then all numbers have
     separator: str = ""  # the point or comma that is a decimal sign or groups thousands, if that is open
     negative: bool = False  # whether it is in parentheses
-    trailing: bool = False  # whether its minus comes last
+    trailing: bool = False  # whether its minus comes last, or the DR of a debit
+    bound: bool = False  # whether it is like <0.5: less or more than can be measured
+    multiple: str = ""  # k, K, M or B, as in 1.5k
+    share: bool = False  # whether a percentage in parentheses follows, as in 12 (34%)
 
 
 @lru_cache(maxsize=2**14)
@@ -427,15 +454,19 @@ def _number_shape(shape: str) -> _NumberShape | None:
     return _NumberShape(
         point=point,
         comma=comma,
+        digits=digits,
         affix=affix,
         unit=bool(affix) and (match["unit"] is not None or affix == "%"),
         separator=separator,
         negative=match["open"] is not None,
-        trailing=match["trailing"] is not None,
+        trailing=match["trailing"] is not None or affix in _DEBITS,
+        bound=match["bound"] is not None,
+        multiple=match["multiple"] or "",
+        share=match["share"] is not None,
     )
 
 
-def _read_numbers(shapes: _Shapes, *, decimal_comma: bool | None) -> _Reading:
+def _read_numbers(shapes: _Shapes, *, decimal_comma: bool | None, must_be_numbers: bool) -> _Reading:
     texts = shapes.texts
     known = [_number_shape(shape) for shape in shapes.shapes]
     numeric = shapes.levels_of([each is not None for each in known])
@@ -446,10 +477,16 @@ def _read_numbers(shapes: _Shapes, *, decimal_comma: bool | None) -> _Reading:
     _settle_leading_zeros(shapes, known, point, comma)
     uses_comma = _is_decimal_comma(shapes, known, point, comma, decimal_comma=decimal_comma)
     written = comma if uses_comma else point
+    # Where bounds are not the exception, as in <18 and >=18, they are categories.
+    bounds = shapes.levels_of([each is not None and each.bound for each in known])
+    if not must_be_numbers and (written & bounds).sum() >= (written & ~bounds).sum():
+        written = written & ~bounds
+    if not written.any():
+        return _Reading(np.full(len(texts.levels), np.nan), written, 0, written=written)
     affixes = _allowed_affixes(shapes, known, written)
     good = written & shapes.levels_of([each is not None and each.affix in affixes for each in known])
     values = _to_numbers(shapes, known, good, affixes, uses_comma=uses_comma)
-    used = {shapes.shapes[i]: each for i in np.unique(shapes.of_level[good]) if (each := known[i]) is not None}
+    used = [each for i in np.unique(shapes.of_level[good]) if (each := known[i]) is not None]
     notes = tuple(_tell_numbers(used, uses_comma=uses_comma))
     return _Reading(values, good, int(texts.counts[good].sum()), notes, written=written)
 
@@ -474,9 +511,10 @@ def _is_decimal_comma(
     separators = {each.separator for each in known if each is not None}
     if separators == {"", "."}:
         # All texts are like 1.234 or 980: thousands are grouped where all without a point are below 1,000.
-        pairs = zip(shapes.shapes, known, strict=True)
-        others = [shape for shape, each in pairs if each is not None and not each.separator]
-        return all(shape.count("0") <= 3 and not _EXPONENT.search(shape) for shape in others)
+        others = [
+            (shape, each) for shape, each in zip(shapes.shapes, known, strict=True) if each and not each.separator
+        ]
+        return all(each.digits.count("0") <= 3 and not _EXPONENT.search(shape) for shape, each in others)
     return "," in separators
 
 
@@ -490,8 +528,16 @@ def _allowed_affixes(shapes: _Shapes, known: Sequence[_NumberShape | None], writ
             counts[each.affix] += count
     most = max(counts, key=lambda affix: counts[affix])
     if most in units:
-        return {most}
+        if most in _CREDITS | _DEBITS:
+            return {"", *(units & (_CREDITS | _DEBITS))}
+        return {most, *(unit for unit in units if _are_one_word(most, unit))}
     return {"", max(counts.keys() - units - {""}, key=lambda affix: (counts[affix], affix), default="")}
+
+
+def _are_one_word(one: str, other: str) -> bool:
+    """Return whether one of two units is the plural of the other."""
+    stem, longer = sorted((one, other), key=len)
+    return len(stem) >= _SHORTEST_WORD and longer in {stem + ending for ending in _PLURALS}
 
 
 def _text_reason(shapes: _Shapes, numbers: _Reading) -> str:
@@ -521,10 +567,12 @@ def _to_numbers(
     shapes: _Shapes, known: Sequence[_NumberShape | None], good: Flags, affixes: set[str], *, uses_comma: bool
 ) -> Floats:
     """Convert good levels to float64, a batch at a time: everything but digits, signs and exponents is removed."""
-    table: dict[int, str | None] = dict.fromkeys(map(ord, f"{_SPACES}{_APOSTROPHES})"))
+    table: dict[int, str | None] = dict.fromkeys(map(ord, f"{_SPACES}{_APOSTROPHES}){_BOUNDS}"))
     table |= dict.fromkeys(map(ord, _MINUS + "("), "-")
     table |= {ord(","): ".", ord("."): None} if uses_comma else {ord(","): None}
+    table |= {ord(letter): power for letter, power in _MULTIPLES.items()}
     trailing = shapes.levels_of([each is not None and each.trailing for each in known])
+    shared = shapes.levels_of([each is not None and each.share for each in known])
     values = np.full(len(good), np.nan)
     for levels, sign in ((good & ~trailing, 1.0), (good & trailing, -1.0)):
         where = np.flatnonzero(levels)
@@ -533,24 +581,40 @@ def _to_numbers(
         for start in range(0, len(where), _TEXTS_PER_BATCH):
             batch = where[start : start + _TEXTS_PER_BATCH]
             texts = [shapes.texts.levels[i] for i in batch]
-            for affix in affixes - {""}:
+            if shared[batch].any():
+                texts = [
+                    text.rpartition("(")[0] if cut else text for text, cut in zip(texts, shared[batch], strict=True)
+                ]
+            for affix in sorted(affixes - {""}, key=len, reverse=True):
                 texts = [text.replace(affix, "") for text in texts]
             values[batch] = sign * np.fromiter(map(float, _translate(texts, table)), np.float64, len(batch))
     return values
 
 
-def _tell_numbers(used: Mapping[str, _NumberShape], *, uses_comma: bool) -> list[str]:
+def _tell_numbers(used: Sequence[_NumberShape], *, uses_comma: bool) -> list[str]:
     """Tell what the signs among the digits were taken for."""
-    roles = {",": "decimal point", ".": "thousands separator"} if uses_comma else {",": "thousands separator"}
-    found = [(mark, role) for mark, role in roles.items() if any(mark in shape for shape in used)]
     notes = []
-    if found:
-        (mark, role), *others = ((_MARK_NAMES[mark], role) for mark, role in found)
-        notes.append(f"the {mark} was read as the {role}" + "".join(f", the {m} as the {r}" for m, r in others))
+    if uses_comma and any("," in each.digits for each in used):
+        notes.append("the comma was read as the decimal point")
+    left_out = [repr(affix) for affix in sorted({each.affix for each in used} - {""})]
+    thousands = "." if uses_comma else ","
+    if any(thousands in each.digits for each in used):
+        left_out.append(f"the thousands separator {thousands!r}")
+    if any(each.share for each in used):
+        left_out.append("the percentages in parentheses")
+    if left_out:
+        *first, last = left_out
+        verb = "were" if first or last.startswith("the percentages") else "was"
+        notes.append(f"{', '.join(first)}{' and ' if first else ''}{last} {verb} left out")
     notes += [
-        f"{affix!r} was left out of the numbers" for affix in sorted({each.affix for each in used.values()} - {""})
+        f"{letter!r} was read as {_MULTIPLE_NAMES[letter]}"
+        for letter in sorted({each.multiple for each in used} - {""})
     ]
-    if any(each.negative for each in used.values()):
+    if any(each.bound for each in used):
+        notes.append("values with < or > count as the number that follows")
+    if any(each.affix in _DEBITS for each in used):
+        notes.append("debits (DR) were read as negative")
+    if any(each.negative for each in used):
         notes.append("numbers in parentheses were read as negative")
     return notes
 
@@ -668,11 +732,12 @@ def _read_dates(shapes: _Shapes) -> _Reading:
     if n_dated < n_times:
         values[good] = (values[good].astype(np.int64) % _DAY).astype("datetime64[us]")  # the offset of a zone
         return _Reading(values, good, count, ("read as times of the day",), what="times")
-    return _Reading(values, good, count, order_of_days.notes, what="dates")
+    return _Reading(values, good, count, order_of_days.notes, what="dates", date_order=order_of_days.name)
 
 
 class _Order(NamedTuple):
     proven: bool  # whether a day above 12 tells the order
+    name: str  # as in ``TypedColumn.date_order``
     notes: tuple[str, ...]
 
 
@@ -680,7 +745,7 @@ def _order_days(moments: _Moments, counts: Counts, half: Flags) -> _Order:
     """Decide whether the day or the month comes first, from those above 12, and put them in order."""
     unordered = moments.valid & moments.unordered
     if not unordered.any():
-        return _Order(proven=False, notes=())
+        return _Order(proven=False, name="", notes=())
     first, second = moments.day, moments.month
     n_day_first = counts[unordered & (first > 12) & (second <= 12)].sum()
     n_month_first = counts[unordered & (second > 12) & (first <= 12)].sum()
@@ -691,7 +756,8 @@ def _order_days(moments: _Moments, counts: Counts, half: Flags) -> _Order:
         first[unordered], second[unordered] = second[unordered], first[unordered]
     order = "the month before the day" if month_first else "the day before the month"
     doubt = "" if proven else ", though no value tells the order"
-    return _Order(proven, (f"dates were read with {order}{doubt}",))
+    name = ("month" if month_first else "day") + ("" if proven else "?")
+    return _Order(proven, name, (f"dates were read with {order}{doubt}",))
 
 
 def _to_days(year: Counts, month: Counts, day: Counts) -> tuple[Array, Flags]:

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import numpy as np
 
 from coterie.errors import TableError
-from coterie.tables.table import Array, Table, column_position, from_columns, unique_names
+from coterie.tables.table import Array, Table, column_position, from_columns, take_rows, unique_names
 from coterie.tables.values import (
     MISSING_MARKERS,
     PLACEHOLDERS,
@@ -45,6 +45,8 @@ DELIMITERS = ("\t", ";", "|", ",", " ")  # in the order in which they are tried;
 _DELIMITER_NAMES = {"\t": "tab", " ": "space"}
 _ROWS_FOR_DELIMITER = 200
 _ROWS_FOR_HEADER = 1000
+_MIN_WIDTH_BELOW_TITLES = 3  # columns that a table needs for the lines above it to be recognised
+_MOST_ROWS_ABOVE = 30
 _CELLS_PER_BATCH = 500_000
 _BYTES_FOR_ARROW = 2**20  # smaller files are read before pyarrow is imported
 _BYTES_PER_BLOCK = 2**22
@@ -67,6 +69,7 @@ class _Text:
     encoding: str = "utf-8-sig"
     delimiter: str = ","
     has_quotes: bool = True  # False if it is known to have none
+    n_skipped: int = 0  # lines above the table, which `open` leaves out
 
     def chunks(self) -> Iterator[bytes]:
         with self.open() as file:
@@ -88,7 +91,8 @@ class _Text:
                 yield from filter(None, reader)
             except csv.Error as error:
                 raise TableError(
-                    f"{self.source}, line {reader.line_num}: {error}. Check whether a quote is missing or superfluous."
+                    f"{self.source}, line {self.n_skipped + reader.line_num}: {error}. "
+                    "Check whether a quote is missing or superfluous."
                 ) from error
 
 
@@ -126,6 +130,10 @@ def _parse(text: _Text, *, header: bool | None, delimiter: str | None, as_text: 
     text, notes = _detect_encoding(text)
     text = replace(text, delimiter=_detect_delimiter(text) if delimiter is None else _parse_delimiter(delimiter))
     sample = list(islice(text.rows(), _ROWS_FOR_HEADER))
+    if header is not False and (n_above := _count_rows_above(sample)):
+        text = _skip_rows(text, n_above)
+        sample = sample[n_above:]
+        notes = (*notes, f"{text.n_skipped} lines above the table were left out")
     source = text.source
     if not sample:
         raise TableError(f"{source} is empty. A table needs at least one row.")
@@ -144,7 +152,14 @@ def _parse(text: _Text, *, header: bool | None, delimiter: str | None, as_text: 
     columns, block = _read_columns(text, _Layout(names, frozenset(kept_as_text), has_header, row_bytes))
     table = from_columns(names, columns, named=has_header, source=source)
     table = replace(table, notes=(*notes, *naming, *table.notes))
-    return table if block is None else replace(table, columns=(), block=block)
+    if block is not None:
+        table = replace(table, columns=(), block=block)
+    n_empty = _count_empty_rows_below(text)
+    if not 0 < n_empty < table.n_rows:
+        return table
+    table = take_rows(table, np.arange(table.n_rows - n_empty))
+    what = "an empty row" if n_empty == 1 else f"{n_empty:,} empty rows"
+    return replace(table, notes=(*table.notes, f"{what} below the table left out"))
 
 
 def to_csv(names: Sequence[str], columns: Sequence[Array], delimiter: str = ",") -> bytes:
@@ -253,6 +268,59 @@ def _has_header(sample: Sequence[Sequence[str]]) -> bool:
     return distinct and all(name not in _cells_below(sample, i) for i, name in enumerate(first))
 
 
+def _count_rows_above(sample: Sequence[Sequence[str]]) -> int:
+    """Count the rows above the header: titles and remarks, which have few cells, as programs write them.
+
+    A header of one cell less than the rows below it is none of these: the first column may have no name.
+    """
+    width = Counter(map(len, sample)).most_common(1)[0][0] if sample else 0
+    if width < _MIN_WIDTH_BELOW_TITLES:
+        return 0
+    written = [sum(bool(cell.strip()) for cell in row) for row in sample]
+    start = next((i for i, n in enumerate(written) if n > width // 2), 0)
+    if not 0 < start < len(sample) - 1 or start > _MOST_ROWS_ABOVE:
+        return 0
+    header = [cell.strip() for cell in sample[start]]
+    # Rows with missing values, unlike titles, have the cells of the others.
+    are_titles = any(len(row) < width for row in sample[:start])
+    is_header = all(header) and not any(map(is_value, header))
+    return start if len(header) == width and (are_titles or is_header) else 0
+
+
+def _skip_rows(text: _Text, n_rows: int) -> _Text:
+    """Return a text without its first rows."""
+    with text.lines() as lines:
+        reader = text.reader(lines)
+        n_lines = 0
+        for row in reader:  # blank lines are no rows
+            n_rows -= bool(row)
+            if n_rows < 0:
+                break
+            n_lines = reader.line_num
+    with text.open() as file:
+        n_bytes = sum(len(file.readline()) for _ in range(n_lines))
+
+    def open_below(opened: Callable[[], IO[bytes]] = text.open) -> IO[bytes]:
+        file = opened()
+        file.seek(n_bytes)
+        return file
+
+    return replace(text, open=open_below, n_bytes=text.n_bytes - n_bytes, n_skipped=n_lines)
+
+
+def _count_empty_rows_below(text: _Text) -> int:
+    """Count the rows at the end that have delimiters only, as spreadsheets write them."""
+    with text.open() as file:
+        file.seek(max(0, text.n_bytes - _BYTES_PER_CHUNK), io.SEEK_CUR)
+        lines = file.read().splitlines()
+    n_empty = 0
+    for line in reversed(lines):
+        if line.strip(text.delimiter.encode() + b' "'):
+            break
+        n_empty += bool(line.strip())
+    return n_empty
+
+
 def _cells_below(sample: Sequence[Sequence[str]], position: int) -> list[str]:
     return [row[position].strip() for row in sample[1:] if position < len(row)]
 
@@ -348,7 +416,8 @@ def _batches(text: _Text, layout: _Layout) -> Iterator[list[list[str]]]:
                 length = next(len(row) for row in reader if row and len(row) != width)
             name = _DELIMITER_NAMES.get(text.delimiter, text.delimiter)
             raise TableError(
-                f"{text.source}, line {reader.line_num} has {length} cells where the first line has {width} (separated "
+                f"{text.source}, line {text.n_skipped + reader.line_num} has {length} cells where line "
+                f"{text.n_skipped + 1} has {width} (separated "
                 f"by {name!r}). Fix the line, quote cells that contain the delimiter, or set another --delimiter."
             )
         yield batch
