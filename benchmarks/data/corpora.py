@@ -15,7 +15,8 @@ None of them is a benchmark of clustering. Many have both broad and fine classes
 - ``debian/``: anarchism, dict-foldoc, dict-gcide, emboss-data, fortunes, fortunes-min, freebsd-manpages, hamexam,
   libreoffice-help-en-us, lintian, perl-doc, postgresql-doc-15, python3.11-doc, wordnet-base
 
-Descriptions of packages are those of ``apt-cache dumpavail``. Embeddings are made of the encoders that are named. The judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
+Descriptions of packages are those of ``apt-cache dumpavail``. Embeddings are made by the encoders that are named. The
+judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
 """
 
 import argparse
