@@ -34,8 +34,7 @@ def variants(suite: Suite) -> Iterator[Job]:
     """Derive one job per variant: its choices for the sets of each pool that is for testing."""
     for name, variant in suite["variants"].items():
         lines = [
-            {"part": part, "variant": name, "seed": suite["seed"], "settings": variant}
-            for part in suite["testing"]
+            {"part": part, "variant": name, "seed": suite["seed"], "settings": variant} for part in suite["testing"]
         ]
         yield Job(lines, partial(_measure, suite, name, variant))
 
@@ -73,14 +72,14 @@ def _scores(suite: Suite, name: str, variant: dict[str, Any]) -> Scores:
     if "true_k" in variant:
         return lambda one: -(one.n_clusters / one.n_true_clusters).log2().abs()
     judge = _trained(suite, name, variant) if "training" in variant else _shipped(variant["judge"])
-    return partial(_logits, judge, variant.get("smooth", 0.0))
+    return partial(_logits, judge, variant.get("smooth", 0.0), variant.get("number_cost", NUMBER_COST))
 
 
 @torch.no_grad()
-def _logits(judge: JudgeModel, width: float, one: ScoredSet) -> torch.Tensor:
+def _logits(judge: JudgeModel, width: float, number_cost: float, one: ScoredSet) -> torch.Tensor:
     """Return the judge's logits less the cost of numbers of clusters, perhaps smoothed over similar numbers."""
     doublings = one.n_clusters.log2()
-    logits = judge(one.columns.unsqueeze(0))[0].squeeze(0) - NUMBER_COST * doublings
+    logits = judge(one.columns.unsqueeze(0))[0].squeeze(0) - number_cost * doublings
     if not width:
         return logits
     weights = (-0.5 * ((doublings.unsqueeze(1) - doublings) / width).square()).exp()
@@ -97,9 +96,10 @@ def _shipped(name: str) -> JudgeModel:
 def _trained(suite: Suite, name: str, variant: dict[str, Any]) -> JudgeModel:
     recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
     pools = [_read_pool(suite, each) for each in variant["training"]]
+    training = [one for pool in pools for one in pool[:-_HELD_OUT]]
     model, _ = train_on_scored_sets(
         replace(recipe.model, **variant.get("model", {})),
-        [one for pool in pools for one in pool[:-_HELD_OUT]],
+        _thin(training, variant.get("thinned")),
         [one for pool in pools for one in pool[-_HELD_OUT:]],
         replace(recipe.train, steps=variant["steps"], learning_rate=variant["learning_rate"], evaluate_every=500),
         batch_size=recipe.batch_size,
@@ -109,6 +109,18 @@ def _trained(suite: Suite, name: str, variant: dict[str, Any]) -> JudgeModel:
         start=variant.get("start"),
     )
     return model.eval()
+
+
+def _thin(sets: list[ScoredSet], what: str | None) -> list[ScoredSet]:
+    """Keep all sets, every other one, or those of every other corpus; the two embeddings of a corpus are one."""
+    if what is None:
+        return sets
+    corpora = sorted({_corpus(one) for one in sets})
+    return sets[::2] if what == "sets" else [one for one in sets if _corpus(one) in corpora[::2]]
+
+
+def _corpus(one: ScoredSet) -> str:
+    return one.kind.removesuffix("_minilm").removesuffix("_wordllama")
 
 
 def _summary(sets: Sequence[ScoredSet], chosen: Sequence[int]) -> dict[str, float]:
