@@ -26,7 +26,6 @@ from coterie.recipes import read_recipe
 
 Scores: TypeAlias = Callable[[ScoredSet], torch.Tensor]  # one number for each candidate: the largest is chosen
 WITHIN: Final = 1.5  # factor
-_HELD_OUT: Final = 20  # sets of each pool that a judge is calibrated on
 _LEAST: Final = 0.1  # adjusted Rand index that a candidate of a set must reach for the set to count
 
 
@@ -56,7 +55,7 @@ def _counts(one: ScoredSet) -> bool:
 def _read_pool(suite: Suite, name: str) -> list[ScoredSet]:
     """Read the scored sets of a pool; those that the folder lacks are made."""
     settings = dict(suite["pools"][name])
-    config = ScoredSetsConfig(settings.pop("sets") - _HELD_OUT, _HELD_OUT, settings.pop("balanced"))
+    config = ScoredSetsConfig(settings.pop("sets") - suite["held_out"], suite["held_out"], settings.pop("balanced"))
     seed = settings.pop("seed")
     settings["corpora"] = tuple(settings["corpora"])
     prior = from_dict(EmbeddingPrior, settings)
@@ -96,11 +95,11 @@ def _shipped(name: str) -> JudgeModel:
 def _trained(suite: Suite, name: str, variant: dict[str, Any]) -> JudgeModel:
     recipe = read_recipe(REPOSITORY / "recipes" / suite["recipe"])
     pools = [_read_pool(suite, each) for each in variant["training"]]
-    training = [one for pool in pools for one in pool[:-_HELD_OUT]]
+    training = [one for pool in pools for one in pool[: -suite["held_out"]]]
     model, _ = train_on_scored_sets(
         replace(recipe.model, **variant.get("model", {})),
         _thin(training, variant.get("thinned")),
-        [one for pool in pools for one in pool[-_HELD_OUT:]],
+        [one for pool in pools for one in pool[-suite["held_out"] :]],
         replace(recipe.train, steps=variant["steps"], learning_rate=variant["learning_rate"], evaluate_every=500),
         batch_size=recipe.batch_size,
         seed=suite["seed"],
