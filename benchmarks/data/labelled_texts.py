@@ -191,7 +191,7 @@ def webster(folder: Path) -> Texts:
 def _packages_of_debian() -> tuple[dict[str, str], ...]:
     """Return the fields of each source's first package."""
     text = subprocess.run(["/usr/bin/apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
-    found = {}
+    found: dict[str, dict[str, str]] = {}
     for block in text.split("\n\n"):
         fields = dict(re.findall(r"^([A-Za-z-]+): (.*(?:\n .*)*)", block, re.M))
         source = str(fields.get("Source", fields.get("Package", ""))).split(" ")[0]
@@ -254,7 +254,7 @@ def lint_tags(folder: Path, whole: bool) -> Texts:
 def python_library(folder: Path, chapters: bool) -> Texts:
     """What functions of Python's standard library do, by module or by chapter."""
     sources = _one(folder, "debian/python3.*-doc/usr/share/doc/*/html/_sources/library")
-    chapter_of = {}
+    chapter_of: dict[str, str] = {}
     for path in sources.glob("*.rst.txt"):
         listed = re.search(r"\.\. toctree::(.*)", path.read_text(), re.S)
         if listed and path.name != "index.rst.txt":

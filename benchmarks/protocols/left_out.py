@@ -69,16 +69,22 @@ def _scores(suite: Suite, name: str, variant: dict[str, Any]) -> Scores:
     if "best" in variant:
         return lambda one: one.score
     if "true_k" in variant:
-        return lambda one: -(one.n_clusters / one.n_true_clusters).log2().abs()
+        return _nearness
     judge = _trained(suite, name, variant) if "training" in variant else _shipped(variant["judge"])
     return partial(_logits, judge, variant.get("smooth", 0.0), variant.get("number_cost", NUMBER_COST))
+
+
+def _nearness(one: ScoredSet) -> torch.Tensor:
+    """Return how near the numbers of clusters are to that of classes."""
+    doublings: torch.Tensor = (one.n_clusters / one.n_true_clusters).log2().abs()
+    return -doublings
 
 
 @torch.no_grad()
 def _logits(judge: JudgeModel, width: float, number_cost: float, one: ScoredSet) -> torch.Tensor:
     """Return the judge's logits less the cost of numbers of clusters, perhaps smoothed over similar numbers."""
     doublings = one.n_clusters.log2()
-    logits = judge(one.columns.unsqueeze(0))[0].squeeze(0) - number_cost * doublings
+    logits: torch.Tensor = judge(one.columns.unsqueeze(0))[0].squeeze(0) - number_cost * doublings
     if not width:
         return logits
     weights = (-0.5 * ((doublings.unsqueeze(1) - doublings) / width).square()).exp()
