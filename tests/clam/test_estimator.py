@@ -204,7 +204,7 @@ def test_progress_is_reported(blobs: Blobs, capsys: pytest.CaptureFixture[str]) 
     assert [progress.step for progress in seen] == list(range(1, len(seen) + 1))
     assert {progress.steps for progress in seen} == {len(seen)}
     assert all(progress.loss is not None and np.isfinite(progress.loss) for progress in seen)
-    assert capsys.readouterr().err.startswith("ClAM: step 1 of ")
+    assert capsys.readouterr().err.startswith("ClAM: 2%, step 1 of ")
 
 
 def test_faithful_is_the_published_configuration(blobs: Blobs) -> None:

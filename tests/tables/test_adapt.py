@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from coterie.errors import TableError
@@ -98,3 +99,22 @@ def test_tables_without_names_need_the_same_number_of_columns() -> None:
     )
     with pytest.raises(TableError, match="has 2 columns, but the model was fitted on 3"):
         adapt_table(encoder, as_table(X[:, :2]))
+
+
+@pytest.mark.parametrize("first", ["month", "day"])
+def test_ambiguous_dates_are_read_in_the_order_of_the_fit(first: str) -> None:
+    pairs = [(month, day) for month in range(1, 13) for day in (3, 9, 25)]
+    if first == "day":
+        pairs = [(day, month) for month, day in pairs]
+    frame = pd.DataFrame({"day": [f"{a:02d}/{b:02d}/2024 10:00" for a, b in pairs], "n": np.arange(36.0) ** 2})
+    fitted = as_table(frame)
+    assert fitted.date_orders == {"day": first}
+    encoder = TableEncoder("standard").fit(fitted)
+    assert TableEncoder.from_card(encoder.to_card()) == encoder
+    new = as_table(frame[frame["day"].str.contains("03/|/03")].iloc[:4])
+    adapted = adapt_table(encoder, as_table(pd.DataFrame({"day": ["04/05/2024 10:00", None], "n": [1.0, 2.0]})))
+    expected = "2024-04-05T10:00" if first == "month" else "2024-05-04T10:00"
+    assert adapted.table.column(0).tolist() == [np.datetime64(expected, "us").item(), None]
+    told = "dates were read in the order of day and month of the fit: 'day'"
+    assert (told in adapted.notes) == (first == "month")
+    assert adapt_table(encoder, new).changed == ()

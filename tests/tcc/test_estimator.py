@@ -271,7 +271,7 @@ def test_progress_covers_all_stages(warm_up: float, capsys: pytest.CaptureFixtur
     model = quick(epochs=10, warm_up=warm_up, callback=progress.append, verbose=True).fit(squares()[0])
     assert [(each.step, each.steps) for each in progress] == [(step, 10) for step in range(1, 11)]
     assert all(each.seconds_left is not None and each.seconds_left >= 0 for each in progress)
-    assert capsys.readouterr().err.startswith("TCC: step 1 of 10")
+    assert capsys.readouterr().err.startswith("TCC: 10%, step 1 of 10")
     assert len(model.history_["loss"]) == 10
 
 

@@ -140,7 +140,7 @@ def _typical_values(data: ClusteringData, statistics: FeatureStatistics) -> dict
     groups = {index: group for group in data.features_by_column for index in group}
     values: dict[str, Any] = {}
     for index in dict.fromkeys([*best, *range(len(data.features))]):
-        feature, group = data.features[index], groups[index]
+        feature, group = data.features[index], groups.get(index, [])  # parts of dates are in no group
         if feature.kind == "category" and len(group) > 1:
             levels = [str(data.features[i].level) for i in group]
             means = np.nan_to_num(statistics.means[:, group], nan=-1.0)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from coterie.errors import TableError
-from coterie.tables.encoder import TableEncoder
+from coterie.tables.encoder import TableEncoder, to_texts
 from coterie.tables.table import Array, Table, format_list, text_column
 from coterie.tables.values import infer_column
 
@@ -27,6 +27,36 @@ class AdaptedTable:
     missing: float  # fraction of the columns that the model uses which are missing
 
 
+def follow_date_orders(encoder: TableEncoder, table: Table) -> tuple[Table, list[str]]:
+    """Return a table whose dates are read as in the fit where their own values do not tell, and these columns' names.
+
+    All days and months of such columns are at most 12, so that both can change places.
+    """
+    before = dict(encoder.date_orders)
+    changed = [
+        name
+        for name, order in table.date_orders.items()
+        if order.endswith("?") and name in table.names and before.get(name, order[:-1]) != order[:-1]
+    ]
+    if not changed:
+        return table, []
+    columns = [
+        _swap_days_and_months(column) if name in changed else column
+        for name, column in zip(table.names, table.columns, strict=True)
+    ]
+    orders = {name: before[name] if name in changed else order for name, order in table.date_orders.items()}
+    return replace(table, columns=tuple(columns), date_orders=orders), changed
+
+
+def _swap_days_and_months(dates: Array) -> Array:
+    years, months, days = (dates.astype(f"datetime64[{unit}]") for unit in "YMD")
+    month, day = (months - years).astype(np.int64), (days - months).astype(np.int64)
+    swapped = (years.astype("datetime64[M]") + day).astype("datetime64[D]") + month
+    moments = swapped.astype("datetime64[us]") + (dates - days)
+    moments[np.isnat(dates)] = np.datetime64("NaT")
+    return np.asarray(moments)
+
+
 def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
     """Return a table that the encoder can transform.
 
@@ -43,7 +73,10 @@ def adapt_table(encoder: TableEncoder, table: Table) -> AdaptedTable:
     >>> adapted.notes[1]
     "column 'age': 1 of 2 values is no number and counts as missing: 'old'"
     """
+    table, reordered = follow_date_orders(encoder, table)
     notes, changed = [], []
+    if reordered:
+        notes.append(f"dates were read in the order of day and month of the fit: {format_list(reordered)}")
     needed = encoder.used_positions
     if encoder.named and table.named:
         position = {name: i for i, name in enumerate(table.names)}
@@ -112,13 +145,13 @@ def _nothing(kind: str | None, n_rows: int) -> Array:
 
 
 def _to_kind(kind: str, column: Array) -> tuple[Array, list[str]]:
-    """Convert a column to numbers or dates as people write them; what is neither becomes missing and is returned."""
-    texts = [None if value is None else str(value) for value in column.tolist()]
-    found = infer_column(texts, kind="date" if kind == "date" else "number").values
-    if kind == "date" and found.dtype.kind != "M":  # nothing is there
-        found = _nothing(kind, len(column))
-    gaps = np.isnat(found) if kind == "date" else np.isnan(found)
-    return found, [text for text, gap in zip(texts, gaps.tolist(), strict=True) if gap and text is not None]
+    """Convert a column to numbers or dates; what is neither becomes missing and is returned."""
+    texts = to_texts(column)
+    read = infer_column(texts, kind="date" if kind == "date" else "number").values
+    if read.dtype.kind not in ("M" if kind == "date" else "f"):  # nothing could be read
+        read = _nothing(kind, len(column))
+    missing = np.isnat(read) if kind == "date" else np.isnan(read)
+    return read, [text for text, gap in zip(texts, missing.tolist(), strict=True) if gap and text is not None]
 
 
 def _describe_far(encoder: TableEncoder, table: Table) -> list[str]:

@@ -103,7 +103,7 @@ class CategoryColumn:
         rows = np.vstack([known, np.full(n_levels, missing), np.zeros(n_levels)]).astype(np.float32)
         code = {None: n_levels} | {level: i for i, level in enumerate(self.levels)}
         other = code.get(OTHER_LEVEL, -1)
-        codes = np.fromiter((code.get(text, other) for text in _to_texts(column)), dtype=np.intp, count=len(column))
+        codes = np.fromiter((code.get(text, other) for text in to_texts(column)), dtype=np.intp, count=len(column))
         return rows[codes]
 
 
@@ -153,6 +153,7 @@ class TableEncoder:
     indicators: NumberColumns = NumberColumns()  # of missing values: 1 where the column at this position has none
     cycles: tuple[CycleColumn, ...] = ()
     row_names: str | None = None  # a column that is left out and names the rows
+    date_orders: tuple[tuple[str, str], ...] = ()  # of date columns: whether the "day" or the "month" came first
 
     def __post_init__(self) -> None:
         check_parameter("scaling", self.scaling, _SCALING)
@@ -220,6 +221,7 @@ class TableEncoder:
             indicators=indicators,
             cycles=tuple(cycles),
             row_names=choose_row_names(unusable),
+            date_orders=tuple((name, order.rstrip("?")) for name, order in table.date_orders.items()),
         )
         notes = _describe_columns(table, positions, summary, categories, missing=self.missing, varied=varied)
         if leave_out:
@@ -296,7 +298,7 @@ class TableEncoder:
         lines = []
         for category in self.categories:
             known = set(category.levels) if self.missing == "fill" else {*category.levels, None}
-            unseen = [text for text in _to_texts(table.column(category.position)) if text not in known]
+            unseen = [text for text in to_texts(table.column(category.position)) if text not in known]
             if unseen:
                 levels = format_list(sorted({MISSING_LEVEL if text is None else text for text in unseen}), 5)
                 lines.append(
@@ -350,12 +352,13 @@ class TableEncoder:
         """Return the encoder that `to_card` wrote."""
         expected = {field.name for field in fields(TableEncoder)}
         # Former versions did not have these.
-        if not expected - {"missing", "indicators", "cycles", "row_names"} <= set(card) <= expected:
+        if not expected - {"missing", "indicators", "cycles", "row_names", "date_orders"} <= set(card) <= expected:
             raise InputError(f"The card of the encoder has the keys {sorted(card)}; expected {sorted(expected)}.")
         columns = {
             "numbers": NumberColumns(**_with_tuples(card["numbers"])),
             "categories": [CategoryColumn(**_with_tuples(item)) for item in card["categories"]],
             "indicators": NumberColumns(**_with_tuples(card.get("indicators", {}))),
+            "date_orders": [(str(name), str(order)) for name, order in card.get("date_orders", [])],
             "cycles": [CycleColumn(**_with_tuples(item)) for item in card.get("cycles", [])],
         }
         return TableEncoder(**_with_tuples({**card, **columns}))
@@ -475,7 +478,7 @@ def _to_floats(column: Array) -> Floats:
     return seconds
 
 
-def _to_texts(column: Array) -> list[str | None]:
+def to_texts(column: Array) -> list[str | None]:
     """Convert a column to strings, also if this part of the data has numbers only; 7.0 becomes '7'."""
     if column.dtype.kind == "O":
         return list(column)

@@ -56,6 +56,8 @@ class Table:
     source: str = "memory"  # where the table came from, for messages
     image: ImageShape | None = None  # shape of the images, if each row is one: its pixels row by row, channels last
     sparse: Any = None  # a scipy.sparse.csr_array of many columns; `densify` makes it a block
+    date_orders: Mapping[str, str] = field(default_factory=dict)
+    """Of columns of dates with the day or the month first: ``TypedColumn.date_order``."""
 
     def __post_init__(self) -> None:
         if self.sparse is not None:
@@ -241,7 +243,9 @@ def from_columns(names: tuple[str, ...], columns: Sequence[TypedColumn], **optio
         f"column{'s' if len(which) > 1 else ''} {format_list(which)}: {'; '.join(told)}"
         for told, which in deciding.items()
     )
-    return Table(names, tuple(column.values for column in columns), notes=tuple(notes), **options)
+    orders = {name: column.date_order for name, column in zip(names, columns, strict=True) if column.date_order}
+    values = tuple(column.values for column in columns)
+    return Table(names, values, notes=tuple(notes), date_orders=orders, **options)
 
 
 def merge_notes(notes: Iterable[str]) -> tuple[str, ...]:

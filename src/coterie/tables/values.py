@@ -138,6 +138,7 @@ class TypedColumn:
 
     values: Array  # numbers, booleans, datetime64, or objects: ``str`` or ``None``
     notes: tuple[str, ...] = ()  # without the name of the column
+    date_order: str = ""  # whether the "day" or the "month" came first in dates; with "?" if no value told
 
 
 def infer_column(
@@ -212,8 +213,9 @@ def infer_levels(
         return texts.as_text()
     notes = (*found.notes, *_tell_gaps(texts, found))
     values = np.append(found.values, np.array(np.nan).astype(found.values.dtype))[texts.codes]
-    epochs = read_epochs(values, name) if kind is None else None
-    return TypedColumn(values, notes) if epochs is None else TypedColumn(epochs.values, (*notes, *epochs.notes))
+    plain = TypedColumn(values, (), found.date_order)
+    last = plain if kind is not None else read_epochs(values, name) or plain
+    return TypedColumn(last.values, (*notes, *last.notes), last.date_order)
 
 
 def keep_text(levels: Sequence[str], codes: Codes) -> TypedColumn:
@@ -360,6 +362,7 @@ class _Reading:
     count: int
     notes: tuple[str, ...] = ()
     what: str = "numbers"
+    date_order: str = ""  # as in ``TypedColumn``
     written: Flags = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))  # as `good`, with any unit
 
 
@@ -729,11 +732,12 @@ def _read_dates(shapes: _Shapes) -> _Reading:
     if n_dated < n_times:
         values[good] = (values[good].astype(np.int64) % _DAY).astype("datetime64[us]")  # the offset of a zone
         return _Reading(values, good, count, ("read as times of the day",), what="times")
-    return _Reading(values, good, count, order_of_days.notes, what="dates")
+    return _Reading(values, good, count, order_of_days.notes, what="dates", date_order=order_of_days.name)
 
 
 class _Order(NamedTuple):
     proven: bool  # whether a day above 12 tells the order
+    name: str  # as in ``TypedColumn.date_order``
     notes: tuple[str, ...]
 
 
@@ -741,7 +745,7 @@ def _order_days(moments: _Moments, counts: Counts, half: Flags) -> _Order:
     """Decide whether the day or the month comes first, from those above 12, and put them in order."""
     unordered = moments.valid & moments.unordered
     if not unordered.any():
-        return _Order(proven=False, notes=())
+        return _Order(proven=False, name="", notes=())
     first, second = moments.day, moments.month
     n_day_first = counts[unordered & (first > 12) & (second <= 12)].sum()
     n_month_first = counts[unordered & (second > 12) & (first <= 12)].sum()
@@ -752,7 +756,8 @@ def _order_days(moments: _Moments, counts: Counts, half: Flags) -> _Order:
         first[unordered], second[unordered] = second[unordered], first[unordered]
     order = "the month before the day" if month_first else "the day before the month"
     doubt = "" if proven else ", though no value tells the order"
-    return _Order(proven, (f"dates were read with {order}{doubt}",))
+    name = ("month" if month_first else "day") + ("" if proven else "?")
+    return _Order(proven, name, (f"dates were read with {order}{doubt}",))
 
 
 def _to_days(year: Counts, month: Counts, day: Counts) -> tuple[Array, Flags]:
