@@ -52,6 +52,15 @@ def test_texts_count_beside_other_columns_and_their_words_are_told(tmp_path: Pat
     assert section.title == "Words of review"
     words = {word for _, listed in section.rows for word in str(listed).split(", ")}
     assert {"parcel", "coffee", "card"} <= words
+    names = model.summary()["features"].tolist()
+    assert all("review about " in name and "low review" not in name for name in names)
+    components = [name for name in prepared.names if name.startswith("review: ")]
+    assert not {"the", "and", "by"} & {
+        word for name in components for word in name.removeprefix("review: ").split(", ")
+    }
+    page = tmp_path / "page.html"
+    model.report(page)
+    assert "They differ most in review" in page.read_text()
     model.save(tmp_path / "model.safetensors")
     again = Coterie.load(tmp_path / "model.safetensors")
     new = reviews(50, seed=3)[0].assign(size=1.0)

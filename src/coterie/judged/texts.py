@@ -11,7 +11,7 @@ from typing import Any, Final, Self, TypeAlias, final
 import numpy as np
 import numpy.typing as npt
 from jaxtyping import Bool, Float
-from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, TfidfVectorizer
 from sklearn.preprocessing import normalize
 from sklearn.utils.extmath import randomized_svd
 
@@ -27,6 +27,7 @@ WEIGHT: Final = 3.0  # columns that a column of texts counts as, beside others
 MAX_WORDS: Final = 20_000
 
 _NEGLIGIBLE = 1e-5  # singular values, relative to the first, that are rounding errors
+_WORDS_TO_NAME_BY = 20
 _NAMING_WORDS = 3  # that name a component
 _MOST_FREQUENT = 0.5  # fraction of the texts above which a word is too common
 _MANY_TEXTS = 20  # from which a word can be too common
@@ -150,7 +151,9 @@ def _name_components(column: str, words: Sequence[str], axes: Singles) -> tuple[
     """Name components by the words that weigh most in them; equal names are numbered."""
     names: list[str] = []
     for axis in axes.T:
-        strongest = np.argsort(-axis, kind="stable")[:_NAMING_WORDS]
+        order = np.argsort(-axis, kind="stable")[:_WORDS_TO_NAME_BY]
+        strongest = [i for i in order if axis[i] > 0 and words[i] not in ENGLISH_STOP_WORDS][:_NAMING_WORDS]
+        strongest = strongest or order[:_NAMING_WORDS].tolist()
         name = f"{column}: {', '.join(words[i] for i in strongest)}"
         names.append(name if name not in names else f"{name} ({len(names) + 1})")
     return tuple(names)

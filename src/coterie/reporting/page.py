@@ -240,7 +240,8 @@ def _summary(data: ClusteringData, columns: Sequence[str]) -> str:
         split = f"{clusters} of {enumeration([f'{n:,}' for n in sizes])} {noun}s"
     else:
         split = f"{clusters} of {sizes.min():,} to {plural(sizes.max(), noun)}"
-    best = f" They differ most in {enumeration([data.short[name] for name in columns])}." if columns else ""
+    names = list(dict.fromkeys(data.text_components.get(name, data.short[name]) for name in columns))
+    best = f" They differ most in {enumeration(names)}." if names else ""
     return f"{rows} in {split}{outliers}.{best}"
 
 

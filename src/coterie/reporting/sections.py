@@ -159,6 +159,7 @@ HEAT_COLUMNS = 16
 CLASSES = 40
 RUNS = 10
 _CELLS_PER_ROW = 5
+_LONGEST_TEXT = 120
 _FULL_COLOUR_AT = 2.0
 # A stronger shade would make the numbers in the cells hard to read.
 _STRONGEST_MIX = 72.0
@@ -168,9 +169,17 @@ def typical_cells(data: ClusteringData, profile: ClusterProfile, best_columns: S
     """Return columns and values of the typical row of a cluster: its traits first, then the best columns."""
     if not best_columns:
         return []
-    columns = list(dict.fromkeys([*(trait.column for trait in profile.traits), *best_columns]))[:_CELLS_PER_ROW]
-    texts = row_texts(data, columns, profile.typical)
-    return [(data.short[name], text) for name, text in zip(columns, texts, strict=True)]
+    wanted = [*(trait.column for trait in profile.traits), *best_columns]
+    # The texts themselves say more than their components.
+    columns = list(dict.fromkeys(data.text_components.get(name, name) for name in wanted))[:_CELLS_PER_ROW]
+    cells = []
+    for name in columns:
+        if name in data.table.names:
+            cells.append((data.short[name], row_texts(data, [name], profile.typical)[0]))
+        elif name in data.table.extra_columns:
+            text = data.table.extra_columns[name][profile.typical]
+            cells.append((shorten(name), "missing" if text is None else shorten(str(text), _LONGEST_TEXT)))
+    return cells
 
 
 def row_texts(data: ClusteringData, columns: Sequence[str], row: int) -> list[str]:
