@@ -465,7 +465,7 @@ class _Collected:
     """Columns that are read block by block: plain numbers in one array, the others as texts with a dictionary."""
 
     def __init__(self, layout: _Layout, n_rows: int) -> None:
-        self._block = _allocate(n_rows, layout.width)
+        self._block = np.empty((n_rows, layout.width), order="F")  # columns that are not written take no memory
         self._n_rows = 0
         self._gaps = [Counter[str]() for _ in layout.names]
         self._texts: dict[int, list[Any]] = {i: [] for i in layout.kept_as_text}
@@ -528,17 +528,9 @@ class _Collected:
 
     def _enlarge(self, n_rows: int) -> None:
         smaller = self._block
-        self._block = _allocate(max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1])
+        self._block = np.empty((max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1]), order="F")
         for i in set(range(smaller.shape[1])) - self._texts.keys() - self._lost:
             self._block[:n_rows, i] = smaller[:n_rows, i]
-
-
-def _allocate(n_rows: int, width: int) -> Array:
-    """Return an array for columns of numbers, of which those that are never written take no memory."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    # numpy would ask for huge pages, which take longer than reading the file where they are not at hand.
-    return np.frombuffer(pa.allocate_buffer(8 * n_rows * width), dtype=np.float64).reshape(n_rows, width, order="F")
 
 
 def _is_unclear(numbers: Array, gaps: Counter[str], *, semicolons: bool) -> bool:
