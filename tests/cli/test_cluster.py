@@ -378,10 +378,13 @@ def test_confidence_in_words_and_as_json(capsys: pytest.CaptureFixture[str]) -> 
         return Selection(candidates=[], levels=[], shortlist=nothing, alternative=nothing, **values)
 
     def show(**changes: Any) -> tuple[list[str], dict[str, Any]]:
-        summary = Summary("a.csv", 10, (6, 3), 0.1, outliers=1, selection=selection(**changes))
+        notes = {name: changes.pop(name) for name in ("table_notes", "fit_notes") if name in changes}
+        summary = Summary("a.csv", 10, (6, 3), 0.1, outliers=1, selection=selection(**changes), **notes)
         print_summary(summary, Writing(), ProgressDisplay(quiet=True))
         return [line.strip() for line in capsys.readouterr().out.splitlines()], json.loads(summary.to_json())
 
+    _, content = show(table_notes=tuple(f"note {i}" for i in range(11)), fit_notes=("Chosen.",))
+    assert content["notes"] == [*(f"note {i}" for i in range(11)), "Chosen."]
     lines, content = show()
     confidence = "confidence 0.81 (expected adjusted Rand index; 1 = perfect)"
     assert f"{confidence}, runner-up: 4 clusters by Ward linkage, 0.62" in lines
@@ -391,6 +394,17 @@ def test_confidence_in_words_and_as_json(capsys: pytest.CaptureFixture[str]) -> 
     assert confidence in lines
     assert content["runner_up"] is None
     assert "confidence 0.81 (probability of a single cluster; 1 = certain)" in show(chosen=None, runner_up=None)[0]
+
+
+def test_many_notes_on_a_table_are_cut_but_not_those_of_the_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    for n_notes, n_shown in ((9, 9), (12, 8)):
+        notes = tuple(f"about {i}" for i in range(n_notes))
+        summary = Summary("a.csv", 10, (6, 3), 0.1, table_notes=notes, fit_notes=("Chosen.",))
+        print_summary(summary, Writing(), ProgressDisplay(quiet=False))
+        told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+        assert told[:n_shown] == [f"note: {note}" for note in notes[:n_shown]]
+        rest = ["note: 4 more notes on the table are listed with --json"] if n_shown < n_notes else []
+        assert told[n_shown:] == [*rest, "note: Chosen."]
 
 
 def test_reports_of_tables_and_of_rows_as_images(command: Command) -> None:

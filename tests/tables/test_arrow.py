@@ -43,12 +43,24 @@ NESTED = {
 @pytest.mark.parametrize("ending", ["parquet", "feather"])
 def test_nested_columns_are_left_out(tmp_path: Path, ending: str) -> None:
     table = read_table(write(tmp_path / f"t.{ending}", pa.table(NESTED)))
-    assert (table.names, table.kinds) == (("x", "ort"), ("number", "category"))
-    (note,) = table.notes
+    assert table.names == ("x", "fest.0", "fest.1", "ort")
+    assert table.kinds == ("number", "number", "number", "category")
+    vectors, note = table.notes
+    assert vectors == "lists of numbers became columns such as 'fest.0': 'fest'"
     assert note == (
         "left out, since they are neither numbers, texts nor dates: 'liste' (list), 'satz' (struct), 'karte' (map), "
-        "'bild' (binary), 'uuid' (fixed_size_binary[16]), 'fest' (fixed_size_list)"
+        "'bild' (binary), 'uuid' (fixed_size_binary[16])"
     )
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float32()), pa.large_list(pa.int64()), pa.list_(pa.float64(), 3)])
+def test_lists_of_as_many_numbers_become_columns(tmp_path: Path, kind: pa.DataType) -> None:
+    content = {"a": [1, 2, 3], "v": pa.array([[1, 2, 3], None, [4, 5, 6]], kind), "b": ["x", "y", "x"]}
+    table = read(tmp_path, pa.table(content))
+    assert table.names == ("a", "v.0", "v.1", "v.2", "b")
+    np.testing.assert_array_equal(table.column(2), [2, np.nan, 5])
+    taken = read(tmp_path, pa.table({**content, "v.0": [7, 8, 9]}))
+    assert taken.names == ("a", "b", "v.0")
 
 
 def test_texts_that_are_stored_as_bytes(tmp_path: Path) -> None:

@@ -379,3 +379,11 @@ def test_unfitted_encoders_and_unknown_scalings_raise_an_error() -> None:
         TableEncoder(unknown)
     with pytest.raises(InputError, match="minmax"):
         TableEncoder(missing=unknown)
+
+
+def test_a_table_of_prose_only_is_an_error_that_names_the_option_for_texts() -> None:
+    prose = [f"the parcel number {i} came late" for i in range(60)]
+    with pytest.raises(TableError, match=r"text='my note' \(--text 'my note'\)"):
+        TableEncoder().fit(Table(("my note", "id"), (text_column(prose), np.arange(60.0))))
+    with pytest.raises(TableError, match=r"or say by text= \(--text\) which column"):
+        TableEncoder().fit(Table(("who",), (text_column([f"person {i}" for i in range(60)]),)))

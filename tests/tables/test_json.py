@@ -57,6 +57,22 @@ def test_records(tmp_path: Path, name: str) -> None:
     ]
 
 
+def test_lists_of_as_many_numbers_become_columns(tmp_path: Path) -> None:
+    records: list[dict[str, object]] = [
+        {"v": [1, 2.5], "w": [1, 2], "u": [1], "t": [True, False], "a": 1},
+        {"v": None, "w": [1], "u": [2], "t": [True, True], "a": 2},
+        {"v": [3, 4], "w": [1, 2], "u": [3], "t": [True, True], "a": 3},
+    ]
+    (tmp_path / "e.jsonl").write_bytes(lines(records))
+    table = read_table(tmp_path / "e.jsonl")
+    assert table.names == ("v.0", "v.1", "a")
+    np.testing.assert_array_equal(table.column(1), [2.5, np.nan, 4])
+    assert table.notes == (
+        "lists of numbers became columns such as 'v.0': 'v'",
+        "left out, since lists and deeper objects are not read: 'w', 'u', 't'",
+    )
+
+
 def test_mixed_values_keep_their_rows(tmp_path: Path) -> None:
     records: list[dict[str, object]] = [
         {"x": 1, "y": "a"},

@@ -140,6 +140,8 @@ def test_lines_above_the_table_are_left_out() -> None:
     padded = f"Statement,,\nPeriod:,,\n,,\nDate,Description,Amount\n{rows}"
     for text, n_lines in ((statement, 3), (padded, 3), (statement.replace("\n", "\r\n"), 3)):
         table = read_text(text)
+        for same in (text.replace("\n", "\r"), f"\ufeff{text}"):
+            assert read_text(same).names == table.names
         assert (table.names, table.n_rows) == (("Date", "Description", "Amount"), 29)
         assert table.kinds == ("date", "category", "number")
         assert f"{n_lines} lines above the table were left out" in table.notes

@@ -20,7 +20,7 @@ from coterie.methods import get_method, read_card
 from coterie.progress import Callback, Progress
 from coterie.tables.adapt import adapt_table
 from coterie.tables.readers import write_table
-from coterie.tables.table import Array, Table, image_shape, take_rows
+from coterie.tables.table import Array, Table, image_shape, merge_notes, take_rows
 
 if TYPE_CHECKING:  # imports scikit-learn
     from coterie.base import BaseClusterer
@@ -56,7 +56,7 @@ def run(request: PredictRequest) -> None:
         seconds = time.perf_counter() - start
         # What the missing columns would have said is unknown.
         memberships = (1.0 - adapted.missing) * memberships + adapted.missing / max(1, model.n_clusters_)
-        notes = (*read.notes, *adapted.notes, *model.table_.describe_unseen(features))
+        notes = (*adapted.notes, *model.table_.describe_unseen(features), *read.notes)
     with display.status("Writing", "writing"):
         if outputs.wants_rows:
             rows = result_table(loaded, labels, memberships, append=request.append, typed=outputs.typed)
@@ -68,7 +68,7 @@ def run(request: PredictRequest) -> None:
         sizes=cluster_sizes(labels, model.n_clusters_),
         outliers=count_outliers(model, labels),
         seconds=seconds,
-        notes=notes,
+        table_notes=merge_notes(notes),
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )

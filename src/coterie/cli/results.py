@@ -20,7 +20,7 @@ from coterie.reporting.data import collect_data, sample_rows
 from coterie.reporting.profile import describe_clusters, feature_statistics
 from coterie.tables.readers import write_table
 from coterie.tables.readers.images import Size
-from coterie.tables.table import Array, Table, take_rows
+from coterie.tables.table import Array, Table, merge_notes, take_rows
 
 _SILHOUETTE_ROWS = 2_000
 
@@ -99,7 +99,8 @@ def summarise(
         selection=description.selection,
         asked_for_one=parse_n_clusters(request.clusters) == 1,
         scores=score_against(known.classes, model.labels_[known.rows]) if len(known.rows) else {},
-        notes=(*features.notes, *model.table_.notes, *model.notes_, *known.notes, *(notes if is_alone else ())),
+        table_notes=merge_notes((*features.notes, *model.table_.notes)),
+        fit_notes=(*model.notes_, *known.notes, *(notes if is_alone else ())),
         files=outputs.files,
         noun="row" if features.image is None else "image",
     )

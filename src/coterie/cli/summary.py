@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # both import scikit-learn, which errors about the input need
     from coterie.base import BaseClusterer, Selection
 
 _WIDTH_OUTSIDE_TERMINALS = 100
+_SHOWN_NOTES = 8  # on the table; what the fit decided is always shown
 
 
 @final
@@ -48,7 +49,8 @@ class Summary:
     selection: "Selection | None" = None  # the candidates that the result was chosen from, if there were any
     asked_for_one: bool = False  # whether one cluster was asked for, of which there is no confidence
     scores: dict[str, float] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    table_notes: tuple[str, ...] = ()  # what was done to the table
+    fit_notes: tuple[str, ...] = ()  # what the fit decided
     files: dict[str, str] = field(default_factory=dict)
     noun: str = "row"  # "row" or "image"
 
@@ -70,7 +72,7 @@ class Summary:
             content["runner_up"] = None if runner_up is None else {**runner_up, "score": round(runner_up["score"], 4)}
         if self.scores:
             content["scores"] = {name: round(score, 4) for name, score in self.scores.items()}
-        content |= {"notes": list(self.notes), "files": self.files}
+        content |= {"notes": [*self.table_notes, *self.fit_notes], "files": self.files}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False)
 
     def show(self, *, on_stderr: bool) -> None:
@@ -124,7 +126,13 @@ def print_summary(summary: Summary, writing: Writing, display: ProgressDisplay) 
 
 
 def _print_for_people(summary: Summary, writing: Writing, display: ProgressDisplay) -> None:
-    for note in summary.notes:
+    notes = summary.table_notes
+    n_shown = len(notes) if len(notes) <= _SHOWN_NOTES + 1 else _SHOWN_NOTES
+    for note in notes[:n_shown]:
+        display.say(f"note: {note}")
+    if rest := len(notes) - n_shown:
+        display.say(f"note: {rest} more notes on the table are listed with --json")
+    for note in summary.fit_notes:
         display.say(f"note: {note}")
     summary.show(on_stderr=writing.rows == "-")
     if summary.files:

@@ -1,6 +1,7 @@
 """Coterie, the default estimator: needs neither a number of clusters nor settings."""
 
 import math
+import shlex
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -552,9 +553,10 @@ class Coterie(BaseClusterer):
         if repeated is None:
             return []
         column, levels = repeated
+        name = scored.space.columns.names[column]
         note = (
-            f"The clusters repeat the column {scored.space.columns.names[column]!r}. For clusters without it, give it "
-            "the weight 0 in column_weights."
+            f"The clusters repeat the column {name!r}. For clusters without it, give it the weight 0: "
+            f"column_weights={{{name!r}: 0}} (--weight {shlex.quote(f'{name}=0')})."
         )
         others = (
             index for index in scored.ranking() if _mutual_information(levels, scored.candidates[index].labels) < UNLIKE

@@ -26,6 +26,7 @@ COMPONENTS_BESIDE: Final = 20  # of each column of texts beside other columns
 WEIGHT: Final = 3.0  # columns that a column of texts counts as, beside others
 MAX_WORDS: Final = 20_000
 
+_NEGLIGIBLE = 1e-5  # singular values, relative to the first, that are rounding errors
 _NAMING_WORDS = 3  # that name a component
 _MOST_FREQUENT = 0.5  # fraction of the texts above which a word is too common
 _MANY_TEXTS = 20  # from which a word can be too common
@@ -132,9 +133,10 @@ def _fit_words(column: str, texts: Sequence[str]) -> TfidfVectorizer:
 
 
 def fit_axes(rows: Any, n_components: int) -> Singles:
-    """Return the leading right singular vectors (V, Q), the largest entry of each positive."""
+    """Return the leading right singular vectors (V, Q), the largest entry of each positive; none that rows lack."""
     count = max(1, min(n_components, min(rows.shape) - 1))
-    vectors = randomized_svd(rows, count, random_state=0, flip_sign=False)[2]
+    _, sizes, vectors = randomized_svd(rows, count, random_state=0, flip_sign=False)
+    vectors = vectors[sizes >= _NEGLIGIBLE * sizes[0]]
     axes = vectors * np.sign(np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1))
     return np.ascontiguousarray(axes.T, dtype=np.float32)
 

@@ -174,7 +174,8 @@ def collect_data(
         memberships=np.asarray(model.probabilities_),
         prototypes=np.asarray(prototypes, dtype=np.float32),
         features=tuple(encoder.features),
-        short=short_names(table.names),
+        short=short_names([name for name in table.names if name not in description.text_components])
+        | {name: name for name in description.text_components},  # a few words, of which each tells something
         ids=tuple(str(i) for i in (check_length(ids, n, "ids") if ids is not None else range(1, n + 1))),
         text_components=description.text_components,
     )

@@ -44,7 +44,7 @@ from coterie.reporting.selection import (
     selection_section,
 )
 from coterie.reporting.verdict import NOTES_SAID_HERE, Evidence, Verdict, judge_result
-from coterie.tables.table import Table
+from coterie.tables.table import Table, merge_notes
 
 _RANKED = 48  # features among which the most telling columns are; a category has several
 _NAME_ON_MAP = 30
@@ -125,7 +125,7 @@ def render_report(
         scores = _score_numbers(members, data.labels)
         confusion = sections.confusion_table(data, classes, members)
     verdict = judge_result(_evidence(data, model, description, members))
-    notes = tuple(_sentence(note) for note in (*table.notes, *model.table_.notes))
+    notes = tuple(map(_sentence, merge_notes((*table.notes, *model.table_.notes))))
     fit_notes = [_sentence(note) for note in model.notes_ if not note.startswith(NOTES_SAID_HERE)]
     if seconds is not None:
         fit_notes.append(f"The fit took {format_number(float(f'{seconds:.3g}'))} seconds.")

@@ -17,6 +17,7 @@ from coterie.tables.calendar import AXES, CycleColumn, Part, find_cycles, is_tim
 from coterie.tables.roles import (
     MAX_LEVELS,
     OTHER_LEVEL,
+    advise_texts,
     choose_row_names,
     count_texts,
     describe_levels,
@@ -168,10 +169,8 @@ class TableEncoder:
         if not used:
             if len(asked) == table.n_columns:
                 raise TableError(f"All columns of {table.source} are left out. Leave fewer out.")
-            raise TableError(
-                f"No column of {table.source} can form clusters: {_with_reasons(leave_out)}. Add columns of numbers, "
-                "categories or dates, or say by text= (--text) which column holds texts to cluster by what they say."
-            )
+            advice = f"Add columns of numbers, categories or dates{advise_texts(unusable)}."
+            raise TableError(f"No column of {table.source} can form clusters: {_with_reasons(leave_out)}. {advice}")
         positions = [i for i in used if kinds[i] != "category"]
         winsorised = np.array([self.scaling == "robust" and kinds[i] == "number" for i in positions], dtype=np.bool_)
         summary = summarise(_select_numbers(table, positions), winsorised)
@@ -227,7 +226,7 @@ class TableEncoder:
         if leave_out:
             ordered = {name: leave_out[name] for name in table.names if name in leave_out}
             notes = chain([f"left out: {_with_reasons(ordered)}"], notes)
-        return replace(fitted, notes=(*notes, *_describe_cycles(table.names, cycles)))
+        return replace(fitted, notes=(*table.notes, *notes, *_describe_cycles(table.names, cycles)))
 
     def with_cycles(self, cycles: tuple[CycleColumn, ...]) -> "TableEncoder":
         """Return this encoder with only some of its parts of dates."""

@@ -1,6 +1,7 @@
 """Columns of a table that cannot form clusters, since they identify its rows or hold free text."""
 
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, final
@@ -26,6 +27,7 @@ _LARGEST_INTEGER = 2.0**53  # beyond, floats are not exact
 _SAMPLED_TEXTS = 1_000
 _NAME_LENGTH = 60  # longer texts do not name rows
 _NUMBERS_THE_ROWS = "row numbers"
+_PROSE = "free text"
 
 # Words that end the name of an id, and words that are such a name by themselves: a price index is no id.
 _ID_NAME = re.compile(
@@ -89,6 +91,16 @@ def choose_row_names(unusable: Sequence[UnusableColumn]) -> str | None:
     return next((name for name in able if _is_id_name(name)), able[0] if able else None)
 
 
+def advise_texts(unusable: Sequence[UnusableColumn]) -> str:
+    """Return the end of a piece of advice: how to cluster columns of texts by what they say, if there are any."""
+    if prose := [column.name for column in unusable if column.reason.startswith(_PROSE)]:
+        name = prose[0]
+        return f", or cluster {name!r} by what its texts say: text={name!r} (--text {shlex.quote(name)})"
+    if any("text" in column.reason for column in unusable):
+        return ", or say by text= (--text) which column holds texts to cluster by what they say"
+    return ""
+
+
 def reject_unusable(table: Table) -> None:
     """Raise an error that lists all columns that cannot form clusters, if there are any."""
     if unusable := find_unusable(table):
@@ -130,7 +142,7 @@ def _why_no_levels(texts: Sequence[str], variety: float) -> str | None:
             return what
     words = float(np.mean([len(text.split()) for text in texts]))
     if words >= _MANY_WORDS and variety >= _FEW_REPEATS and len(texts) > MAX_LEVELS:
-        return f"free text of {words:.0f} words on average"
+        return f"{_PROSE} of {words:.0f} words on average"
     return "almost every text is another" if variety >= _ALMOST_ALL else None
 
 

@@ -6,7 +6,7 @@ import re
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
@@ -246,6 +246,22 @@ def from_columns(names: tuple[str, ...], columns: Sequence[TypedColumn], **optio
     orders = {name: column.date_order for name, column in zip(names, columns, strict=True) if column.date_order}
     values = tuple(column.values for column in columns)
     return Table(names, values, notes=tuple(notes), date_orders=orders, **options)
+
+
+def merge_notes(notes: Iterable[str]) -> tuple[str, ...]:
+    """Join the notes on the same column, or columns.
+
+    Examples
+    --------
+    >>> merge_notes(["column 'day': read as dates", "no header", "column 'day': also compared by weekday"])
+    ("column 'day': read as dates; also compared by weekday", 'no header')
+    """
+    merged: dict[str, list[str]] = {}
+    for note in notes:
+        head, colon, told = note.partition("': ")
+        about_columns = colon and head.startswith(("column '", "columns '"))
+        merged.setdefault(head + colon if about_columns else note, []).extend([told] if about_columns else [])
+    return tuple(about + "; ".join(dict.fromkeys(told)) for about, told in merged.items())
 
 
 def _from_sparse(matrix: Any) -> Table:

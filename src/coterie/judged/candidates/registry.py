@@ -52,6 +52,13 @@ _USUAL_CLUSTERS = 50  # numbers up to this one are always tried
 _ROWS_PER_TOPIC = 10  # of embeddings, among those that are clustered
 _ROWS_PER_CLUSTER = 5  # among those that are clustered, for larger numbers
 _MAX_FALL = 0.95  # fraction of the highest silhouette below which still larger numbers are not tried
+# What algorithms ran on, where the name of the view is no adjective.
+_ROWS_OF_VIEWS: Final = {
+    "ranks": "ranks of the columns",
+    "power": "power-transformed columns",
+    "factors": "factors of the columns",
+    "cosine": "directions of the rows",
+}
 
 
 @final
@@ -66,7 +73,7 @@ class Candidate:
     rule: str  # how new rows are assigned to its clusters: "centres", "gaussians" or "neighbours"
 
     def __str__(self) -> str:
-        return f"{self.algorithm} on {self.view} columns"
+        return f"{self.algorithm} on {_ROWS_OF_VIEWS.get(self.view, f'{self.view} columns')}"
 
 
 def order_by_size(labels: npt.NDArray[np.integer]) -> tuple[Labels, int]:

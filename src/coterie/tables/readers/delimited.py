@@ -297,8 +297,10 @@ def _skip_rows(text: _Text, n_rows: int) -> _Text:
             if n_rows < 0:
                 break
             n_lines = reader.line_num
-    with text.open() as file:
-        n_bytes = sum(len(file.readline()) for _ in range(n_lines))
+    encoding = "utf-8" if text.encoding == "utf-8-sig" else text.encoding
+    with text.open() as file, text.lines() as lines:
+        mark = len(codecs.BOM_UTF8) if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0
+        n_bytes = mark + sum(len(line.encode(encoding)) for line in islice(lines, n_lines))
 
     def open_below(opened: Callable[[], IO[bytes]] = text.open) -> IO[bytes]:
         file = opened()

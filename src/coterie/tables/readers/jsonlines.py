@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from coterie.errors import EmptyTableError, TableError
 from coterie.tables.readers.compression import read_bytes
-from coterie.tables.readers.objects import from_objects
+from coterie.tables.readers.objects import LONGEST_VECTOR, describe_vectors, from_objects
 from coterie.tables.table import Table, format_list
 
 Record: TypeAlias = dict[str, Any]
@@ -84,7 +84,8 @@ def _to_columns(records: Sequence[Record], source: str) -> tuple[dict[str, list[
     """Return the columns in the order in which they first appear; what has no value is None."""
     flattened: dict[str, None] = {}
     left_out: dict[str, None] = {}
-    rows = [_flatten(record, flattened, left_out) for record in records]
+    vectors = _find_vectors(records)
+    rows = [_flatten(_expand_vectors(record, vectors), flattened, left_out) for record in records]
     # Null in place of a nested object is no value of a column that is called like the object.
     empty = {name for name in flattened if all(row.get(name) is None for row in rows)}
     known = dict.fromkeys(name for row in rows for name in row)
@@ -99,12 +100,38 @@ def _to_columns(records: Sequence[Record], source: str) -> tuple[dict[str, list[
             f"The objects in {source} have {len(names):,} different keys, too many for a table of {len(rows):,} rows. "
             "Use the same keys in every object."
         )
-    notes = []
+    notes = [describe_vectors(vectors)] if vectors else []
     if flattened:
         notes.append(f"nested objects became columns of their own: {format_list(list(flattened))}")
     if left_out:
         notes.append(f"left out, since lists and deeper objects are not read: {format_list(list(left_out))}")
     return {name: [row.get(name) for row in rows] for name in names}, tuple(notes)
+
+
+def _find_vectors(records: Sequence[Record]) -> list[str]:
+    """Return the names of lists of numbers, such as embeddings, that have as many numbers in all records."""
+    lengths: dict[str, set[int]] = {}
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, list):
+                are_numbers = all(type(each) in {int, float} for each in value)
+                lengths.setdefault(name, set()).add(len(value) if are_numbers else 0)
+    found = [name for name, sizes in lengths.items() if len(sizes) == 1 and 2 <= max(sizes) <= LONGEST_VECTOR]
+    return [
+        name
+        for name in found
+        if all(isinstance(record.get(name), list | None) and f"{name}.0" not in record for record in records)
+    ]
+
+
+def _expand_vectors(record: Record, names: Sequence[str]) -> Record:
+    """Return a record with a value for each number of its vectors."""
+    if not names:
+        return record
+    row: Record = {}
+    for name, value in record.items():
+        row |= {f"{name}.{i}": each for i, each in enumerate(value or ())} if name in names else {name: value}
+    return row
 
 
 def _flatten(record: Record, flattened: dict[str, None], left_out: dict[str, None]) -> Record:

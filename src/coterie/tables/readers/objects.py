@@ -1,13 +1,20 @@
 """Columns of Python objects, as databases, spreadsheets and JSON give them -> a table."""
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 
 from coterie.errors import TableError
 from coterie.tables.table import Array, Table, as_table, format_list, unique_names
 
+LONGEST_VECTOR: Final = 8192  # numbers in a list that become columns
 _FLOATS = frozenset({int, float, type(None)})
+
+
+def describe_vectors(names: Sequence[str]) -> str:
+    """Say that lists of equally many numbers became columns."""
+    return f"lists of numbers became columns such as {names[0] + '.0'!r}: {format_list(names)}"
 
 
 def from_objects(
