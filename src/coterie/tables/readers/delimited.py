@@ -7,10 +7,8 @@ with a file. What texts mean is decided in ``coterie.tables.values``.
 
 import codecs
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import numpy as np
 
 from coterie.errors import TableError
+from coterie.tables.readers.compression import is_compressed, read_bytes
 from coterie.tables.table import Array, Table, column_position, from_columns, take_rows, unique_names
 from coterie.tables.values import (
     MISSING_MARKERS,
@@ -99,23 +98,13 @@ class _Text:
 def read_delimited(
     path: Path, header: bool | None = None, delimiter: str | None = None, as_text: Sequence[str] = ()
 ) -> Table:
-    """Read a text file, which may be gzipped; .tsv files are separated by tabs."""
-    if delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz")):
+    """Read a text file, which may be compressed; .tsv files are separated by tabs."""
+    if delimiter is None and ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
         delimiter = "\t"
-    is_compressed = path.suffix.lower() == ".gz"
-    if is_compressed or not path.is_file():  # a pipe can be read only once
-        data = _decompress(path) if is_compressed else path.read_bytes()
-        return parse_delimited(data, source=path.name, header=header, delimiter=delimiter, as_text=as_text)
+    if is_compressed(path) or not path.is_file():  # a pipe can be read only once
+        return parse_delimited(read_bytes(path), source=path.name, header=header, delimiter=delimiter, as_text=as_text)
     text = _Text(lambda: path.open("rb"), path.stat().st_size, path.name)
     return _parse(text, header=header, delimiter=delimiter, as_text=as_text)
-
-
-def _decompress(path: Path) -> bytes:
-    compressed = path.read_bytes()
-    try:
-        return gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{path.name} is not a complete gzip file: {error}.") from error
 
 
 def parse_delimited(
