@@ -510,6 +510,7 @@ READERS: Final = {
 _READ = """
 import sys, time
 {}
+read(sys.argv[2])
 began = time.perf_counter()
 table = read(sys.argv[1])
 seconds = time.perf_counter() - began
@@ -532,9 +533,10 @@ def _measure_reading(
 ) -> Iterator[Line]:
     settings, n = pending[0]["settings"], pending[0]["n"]
     found: dict[str, list[tuple[float, float]]] = {line["method"]: [] for line in pending}
+    rng = np.random.default_rng(SEED)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "table.csv")
-        rng = np.random.default_rng(SEED)
+        path, warm_up = Path(folder, "table.csv"), Path(folder, "warm_up.csv")
+        columns(BLOCK, rng).to_csv(warm_up, index=False)
         with path.open("w", encoding="utf-8") as file:
             for start in range(0, n, BLOCK):
                 frame = columns(min(BLOCK, n - start), rng)
@@ -542,18 +544,18 @@ def _measure_reading(
         size = path.stat().st_size / 1e6
         for _ in range(settings["runs"]):
             for method, measured in found.items():
-                measured.append(_read_in_own_process(method, path, settings["threads"]))
+                measured.append(_read_in_own_process(method, path, warm_up, settings["threads"]))
     for line in pending:
         seconds, peaks = zip(*found[line["method"]], strict=True)
         metrics = {"longest": round(max(seconds), 4), "peak_mb": round(max(peaks), 1), "file_mb": round(size, 1)}
         yield line | {"metrics": metrics, "seconds": round(median(seconds), 4), "d": len(frame.columns)}
 
 
-def _read_in_own_process(method: str, path: Path, threads: int) -> tuple[float, float]:
-    """Return the seconds, imports that the first call makes included, and the peak memory of the process in MB."""
+def _read_in_own_process(method: str, path: Path, warm_up: Path, threads: int) -> tuple[float, float]:
+    """Return the seconds after a warm-up on another file, and the peak memory of the process in MB."""
     # S603 warns of any command that is not one literal; this one is our own.
     done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", _READ.format(READERS[method]), str(path)],
+        [sys.executable, "-c", _READ.format(READERS[method]), str(path), str(warm_up)],
         env={**os.environ, "OMP_NUM_THREADS": str(threads)},
         stdout=subprocess.PIPE,
         text=True,

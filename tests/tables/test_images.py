@@ -221,3 +221,10 @@ def test_images_without_a_class_and_empty_classes_raise_an_error(tmp_path: Path)
     save(tmp_path / "loose.png", grey(1))
     with pytest.raises(TableError, match=r"1 of its images are in none: 'loose\.png'"):
         read_image_classes(tmp_path)
+
+
+def test_a_file_of_another_format_is_not_opened_whatever_it_is_called(tmp_path: Path) -> None:
+    drawing = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n"
+    (tmp_path / "drawing.png").write_text(drawing, encoding="ascii")
+    with pytest.raises(TableError, match=r"'drawing.png'.*its content is of an unknown format"):
+        read_images(tmp_path)

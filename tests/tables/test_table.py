@@ -3,6 +3,7 @@
 import datetime as dt
 import subprocess
 import sys
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,57 @@ def test_pandas_peculiarities() -> None:
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
     with pytest.raises(TableError, match="1D"):
         as_table(pd.Series([1.0, 2.0]))
+
+
+WRITTEN: dict[str, list[Any]] = {
+    "day": ["2024-05-03", None, "2024-05-04"],
+    "price": ["$1,234.50", "(2)", "n/a"],
+    "code": ["01234", "90210", "10115"],
+    "size": ["big", "?", "small"],
+    "hour": [dt.time(14, 30), None, dt.time(0, 0, 5)],
+    "timestamp": [1714746605, 1714746606, 1714746607],
+}
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
+def test_texts_of_frames_are_read_like_those_of_files(library: str) -> None:
+    module = pytest.importorskip(library)
+    table = as_table(module.table(WRITTEN) if library == "pyarrow" else module.DataFrame(WRITTEN))
+    assert table.kinds == ("date", "number", "category", "category", "date", "date")
+    np.testing.assert_array_equal(table.column(1), [1234.5, -2.0, np.nan])
+    assert table.column(3).tolist() == ["big", None, "small"]
+    assert table.column(4)[0] == np.datetime64("1970-01-01T14:30")
+    assert table.column(5)[0] == np.datetime64("2024-05-03T14:30:05")
+    assert table.notes == (
+        "column 'price': 2 of 3 values are numbers; treated as missing: 'n/a' (1)",
+        "column 'price': the comma was read as the thousands separator",
+        "column 'price': '$' was left out of the numbers",
+        "column 'price': numbers in parentheses were read as negative",
+        "column 'code': kept as text, since its numbers have leading zeros",
+        "column 'hour': read as times of the day",
+        "column 'timestamp': read as seconds since 1970",
+    )
+    numbers = {"created_at": [1714746605, 1714746606], "x": [1.0, 2.0]}
+    table = as_table(module.table(numbers) if library == "pyarrow" else module.DataFrame(numbers))
+    assert table.kinds == ("date", "number")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        ([1, "2", None], "number"),
+        ([Decimal("1.5"), None, 2], "number"),
+        ([Decimal("1.5"), "n/a"], "number"),
+        ([dt.date(2024, 5, 3), "2024-05-04", float("nan")], "date"),
+        ([dt.datetime(2024, 5, 3, tzinfo=dt.UTC), "4 May 2024"], "date"),
+        ([b"14:30", "14:31"], "date"),
+        ([True, "no"], "category"),
+        ([1, "a"], "category"),
+        (["01234", "1"], "category"),
+    ],
+)
+def test_objects_of_several_types(values: list[object], kind: str) -> None:
+    assert as_table(np.array(values, dtype=object)[:, None]).kinds == (kind,)
 
 
 def test_polars_peculiarities() -> None:

@@ -11,7 +11,6 @@ from typing import IO, Any, TypeAlias, final
 from coterie.errors import EmptyTableError, InputError, OutputError, TableError
 from coterie.files import write_atomically
 from coterie.tables.readers.binary import read_arrow, read_mat, read_npy, read_npz, read_parquet, to_parquet
-from coterie.tables.readers.compression import read_compressed
 from coterie.tables.readers.databases import read_database, read_duckdb
 from coterie.tables.readers.delimited import parse_delimited, read_delimited, to_csv
 from coterie.tables.readers.images import IMAGE_ENDINGS, OnProgress, Size, read_images
@@ -70,7 +69,7 @@ FORMATS: list[Format] = [
     Format("comma-separated text", (".csv",), read_delimited, _TEXT_OPTIONS, to_csv),
     Format("tab-separated text", (".tsv",), read_delimited, _TEXT_OPTIONS, partial(to_csv, delimiter="\t")),
     Format("delimited text", (".txt", ".csv.gz", ".tsv.gz", ".txt.gz"), read_delimited, _TEXT_OPTIONS),
-    Format("compressed text", (".csv.zst", ".tsv.zst", ".txt.zst"), read_compressed, _TEXT_OPTIONS),
+    Format("compressed text", (".csv.zst", ".tsv.zst", ".txt.zst"), read_delimited, _TEXT_OPTIONS),
     Format("Excel", (".xlsx", ".xlsm", ".xlsb", ".xls"), read_workbook, ("header", "table"), requires="calamine"),
     Format("OpenDocument spreadsheet", (".ods",), read_workbook, ("header", "table"), requires="calamine"),
     Format("JSON", (".json", ".jsonl", ".ndjson"), read_json),

@@ -1,13 +1,15 @@
 """Files compressed by gzip or Zstandard -> bytes."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from coterie.errors import TableError
-from coterie.tables.readers.delimited import parse_delimited
-from coterie.tables.table import Table
 
 _CODECS = {".gz": "gzip", ".zst": "zstd"}
+
+
+def is_compressed(path: Path) -> bool:
+    """Return whether the name of a file says that it is compressed."""
+    return path.suffix.lower() in _CODECS
 
 
 def read_bytes(path: Path) -> bytes:
@@ -23,12 +25,3 @@ def read_bytes(path: Path) -> bytes:
                 return bytes(stream.read())
         except OSError as error:
             raise TableError(f"{path.name} is not a complete {codec} file: {error}.") from error
-
-
-def read_compressed(
-    path: Path, header: bool | None = None, delimiter: str | None = None, as_text: Sequence[str] = ()
-) -> Table:
-    """Read a compressed text file; those that are called .tsv are separated by tabs."""
-    if delimiter is None and path.stem.lower().endswith(".tsv"):
-        delimiter = "\t"
-    return parse_delimited(read_bytes(path), source=path.name, header=header, delimiter=delimiter, as_text=as_text)

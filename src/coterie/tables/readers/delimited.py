@@ -7,10 +7,8 @@ with a file. What texts mean is decided in ``coterie.tables.values``.
 
 import codecs
 import csv
-import gzip
 import io
 import re
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +22,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 import numpy as np
 
 from coterie.errors import TableError
+from coterie.tables.readers.compression import is_compressed, read_bytes
 from coterie.tables.table import Array, Table, column_position, from_columns, take_rows, unique_names
 from coterie.tables.values import (
     MISSING_MARKERS,
@@ -99,23 +98,13 @@ class _Text:
 def read_delimited(
     path: Path, header: bool | None = None, delimiter: str | None = None, as_text: Sequence[str] = ()
 ) -> Table:
-    """Read a text file, which may be gzipped; .tsv files are separated by tabs."""
-    if delimiter is None and path.name.lower().endswith((".tsv", ".tsv.gz")):
+    """Read a text file, which may be compressed; .tsv files are separated by tabs."""
+    if delimiter is None and ".tsv" in [suffix.lower() for suffix in path.suffixes[-2:]]:
         delimiter = "\t"
-    is_compressed = path.suffix.lower() == ".gz"
-    if is_compressed or not path.is_file():  # a pipe can be read only once
-        data = _decompress(path) if is_compressed else path.read_bytes()
-        return parse_delimited(data, source=path.name, header=header, delimiter=delimiter, as_text=as_text)
+    if is_compressed(path) or not path.is_file():  # a pipe can be read only once
+        return parse_delimited(read_bytes(path), source=path.name, header=header, delimiter=delimiter, as_text=as_text)
     text = _Text(lambda: path.open("rb"), path.stat().st_size, path.name)
     return _parse(text, header=header, delimiter=delimiter, as_text=as_text)
-
-
-def _decompress(path: Path) -> bytes:
-    compressed = path.read_bytes()
-    try:
-        return gzip.decompress(compressed)
-    except (OSError, EOFError, zlib.error) as error:
-        raise TableError(f"{path.name} is not a complete gzip file: {error}.") from error
 
 
 def parse_delimited(
@@ -467,7 +456,7 @@ class _Collected:
     """Columns that are read block by block: plain numbers in one array, the others as texts with a dictionary."""
 
     def __init__(self, layout: _Layout, n_rows: int) -> None:
-        self._block = _allocate(n_rows, layout.width)
+        self._block = np.empty((n_rows, layout.width), order="F")  # columns that are not written take no memory
         self._n_rows = 0
         self._gaps = [Counter[str]() for _ in layout.names]
         self._texts: dict[int, list[Any]] = {i: [] for i in layout.kept_as_text}
@@ -530,17 +519,9 @@ class _Collected:
 
     def _enlarge(self, n_rows: int) -> None:
         smaller = self._block
-        self._block = _allocate(max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1])
+        self._block = np.empty((max(self._n_rows, len(smaller) * 3 // 2), smaller.shape[1]), order="F")
         for i in set(range(smaller.shape[1])) - self._texts.keys() - self._lost:
             self._block[:n_rows, i] = smaller[:n_rows, i]
-
-
-def _allocate(n_rows: int, width: int) -> Array:
-    """Return an array for columns of numbers, of which those that are never written take no memory."""
-    import pyarrow as pa  # noqa: PLC0415
-
-    # numpy would ask for huge pages, which take longer than reading the file where they are not at hand.
-    return np.frombuffer(pa.allocate_buffer(8 * n_rows * width), dtype=np.float64).reshape(n_rows, width, order="F")
 
 
 def _is_unclear(numbers: Array, gaps: Counter[str], *, semicolons: bool) -> bool:

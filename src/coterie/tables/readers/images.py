@@ -21,6 +21,7 @@ Result = TypeVar("Result")
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".tif", ".tiff")
 FILE_COLUMN, FOLDER_COLUMN = "file", "folder"  # extra columns of a table of images: their file names and sub-folders
 
+_PILLOW_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF")  # of these endings, in Pillow's words
 _MAX_SIDE = 64
 _UPRIGHT, _ROTATED = 1, 5  # EXIF orientations; from 5 on, the image is stored rotated by 90 degrees
 _ORIENTATION = 0x0112
@@ -183,7 +184,8 @@ def _with_image(folder: Path, file: Path, use: Callable[[Any], Result]) -> Resul
     """Apply a function to an opened image; errors name the file."""
     pillow = _import_pillow("Image")
     try:
-        with pillow.open(folder / file) as image:
+        # Pillow would try any of its plugins, whatever the file is called, and one of them runs Ghostscript.
+        with pillow.open(folder / file, formats=_PILLOW_FORMATS) as image:
             return use(image)
     except (CoterieError, MemoryError):
         raise
