@@ -173,7 +173,7 @@ def test_a_few_typos_among_many_numbers_are_gaps() -> None:
         (["1 room", "3 rooms", "2 rooms"], [1, 3, 2], "'room' and 'rooms' were left out"),
         (["1 Tag", "14 Tage"], [1, 14], "'Tag' and 'Tage' were left out"),
         (["4 (4.4%)", "1,022 (22,7 %)"], [4, 1022], "the thousands separator ',' and the percentages in parentheses"),
-        (["12.50-", "3.00"], [-12.5, 3], ""),
+        (["12.50-", "3.00"], [-12.5, 3], "numbers with a minus after them were read as negative"),
         (["1,200.00 CR", "15.50 DR", "3.00DR"], [1200, -15.5, -3], "debits (DR) were read as negative"),
     ],
 )

@@ -614,6 +614,8 @@ def _tell_numbers(used: Sequence[_NumberShape], *, uses_comma: bool) -> list[str
         notes.append("values with < or > count as the number that follows")
     if any(each.affix in _DEBITS for each in used):
         notes.append("debits (DR) were read as negative")
+    if any(each.trailing and each.affix not in _DEBITS for each in used):
+        notes.append("numbers with a minus after them were read as negative")
     if any(each.negative for each in used):
         notes.append("numbers in parentheses were read as negative")
     return notes
