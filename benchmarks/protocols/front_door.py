@@ -1,4 +1,4 @@
-"""The command on files as people keep them, without any option but the name of the file."""
+"""The command on files as people keep them, without any option but the name of the file, or with those of the suite."""
 
 import json
 import subprocess
@@ -23,12 +23,15 @@ FAILED = -1.0  # the score of a file that the command rejects
 
 def files(suite: Suite) -> Iterator[Job]:
     """Derive one job per file and seed; a line has the score, the seconds and what the command said."""
-    for name in suite.get("files", list(WRITERS)):
+    runs = [(name, "") for name in suite.get("files", list(WRITERS))]
+    for name, options in [*runs, *suite.get("options", {}).items()]:
+        method = f"coterie cluster {options}".strip()
         for seed in suite["seeds"]:
-            yield Job([record(suite["suite"], name, "coterie cluster", seed, {})], partial(_measure, name, seed))
+            line = record(suite["suite"], name, method, seed, {})
+            yield Job([line], partial(_measure, name, seed, options.split()))
 
 
-def _measure(name: str, seed: int, pending: Sequence[Line]) -> Iterator[Line]:
+def _measure(name: str, seed: int, options: Sequence[str], pending: Sequence[Line]) -> Iterator[Line]:
     (blank,) = pending
     with TemporaryDirectory() as folder:
         path, y = WRITERS[name](Path(folder), seed)
@@ -36,7 +39,7 @@ def _measure(name: str, seed: int, pending: Sequence[Line]) -> Iterator[Line]:
         began = time.perf_counter()
         # S603 warns of any command that is not one literal: this one is our own, on a file that was just written.
         done = subprocess.run(  # noqa: S603
-            [sys.executable, "-m", "coterie", "cluster", str(path), "--json", "-o", str(out)],
+            [sys.executable, "-m", "coterie", "cluster", str(path), "--json", "-o", str(out), *options],
             capture_output=True,
             text=True,
             check=False,
