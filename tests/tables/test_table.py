@@ -144,10 +144,10 @@ def test_texts_of_frames_are_read_like_those_of_files(library: str) -> None:
     assert table.column(4)[0] == np.datetime64("1970-01-01T14:30")
     assert table.column(5)[0] == np.datetime64("2024-05-03T14:30:05")
     assert table.notes == (
-        "column 'price': 2 of 3 values are numbers; treated as missing: 'n/a' (1)",
-        "column 'price': the comma was read as the thousands separator",
-        "column 'price': '$' was left out of the numbers",
-        "column 'price': numbers in parentheses were read as negative",
+        (
+            "column 'price': '$' and the thousands separator ',' were left out; "
+            "numbers in parentheses were read as negative; 1 of 3 values is missing ('n/a')"
+        ),
         "column 'code': kept as text, since its numbers have leading zeros",
         "column 'hour': read as times of the day",
         "column 'timestamp': read as seconds since 1970",
