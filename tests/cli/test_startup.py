@@ -47,6 +47,7 @@ _NOTHING: list[Sequence[str]] = [
     ["cluster", "few.csv", "-o", "-", "--json"],
     ["cluster", "few.csv", "--append"],
     ["learn", "few.csv", "--steps", "0"],
+    ["cluster", "absent.csv"],
     ["clutser"],
 ]
 _LIGHT: list[Sequence[str]] = [
@@ -54,7 +55,6 @@ _LIGHT: list[Sequence[str]] = [
     ["weights"],
     ["info", "dac-plane-v1"],
     ["info", "absent"],
-    ["cluster", "absent.csv"],
     ["cluster", "few.xyz"],
     ["cluster", "example:beer"],
     ["cluster", "few.csv", "-o", "few.xls"],

@@ -1,13 +1,14 @@
 """Errors that the options alone tell: checked before any file is read, and without numpy or scikit-learn."""
 
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from coterie.cli.options import ClusterRequest, LearnRequest, Writing
+from coterie.cli.options import EXAMPLE, ClusterRequest, LearnRequest, Reading, Writing
 from coterie.config import from_recipe
-from coterie.errors import InputError, WeightsError
+from coterie.errors import InputError, TableError, WeightsError
 from coterie.methods import TORCH_PACKAGES, Method, Option, get_method, get_methods, require_packages
 from coterie.validation import Number, check_parameter
 
@@ -29,8 +30,17 @@ def check_options(request: object) -> None:
         if request.steps is not None and request.steps < 1:
             raise InputError(f"--steps {request.steps} must be at least 1.")
         check_seed(request.seed)
+    if isinstance(request, Reading):
+        _check_source(request.file)
     if isinstance(request, Writing):
         _check_writing(request)
+
+
+def _check_source(file: str) -> None:
+    """Require that the file exists, if its name is plain: no pattern, and no part of a file."""
+    is_plain = file != "-" and not any(mark in file for mark in ("::", "*", "?", "["))
+    if is_plain and not file.startswith(EXAMPLE) and not os.path.lexists(file):
+        raise TableError(f"There is no file {file!r}. Check the path.")
 
 
 def _check_writing(request: Writing) -> None:

@@ -10,14 +10,12 @@ from typing import final
 import numpy as np
 
 from coterie.cli.checks import parse_size
-from coterie.cli.options import Reading
+from coterie.cli.options import EXAMPLE, Reading
 from coterie.errors import InputError, TableError
 from coterie.progress import Callback, Progress
 from coterie.tables.readers import example_path, find_format, read_table
 from coterie.tables.readers.images import FILE_COLUMN
 from coterie.tables.table import Array, ColumnChoice, ImageShape, Table, as_integers, choose_columns, unique_names
-
-_EXAMPLE = "example:"
 
 
 @final
@@ -96,8 +94,8 @@ def load_table(reading: Reading, *, shape: ImageShape | None = None, callback: C
     source = Source(reading.file)
     if reading.file == "-":
         source = Source("-", sys.stdin.buffer.read())
-    elif reading.file.startswith(_EXAMPLE):
-        source = Source(str(example_path(reading.file.removeprefix(_EXAMPLE))))
+    elif reading.file.startswith(EXAMPLE):
+        source = Source(str(example_path(reading.file.removeprefix(EXAMPLE))))
     # Ids stay as written: 007 is not 7.
     table = source.read(reading, () if reading.ids is None else (reading.ids,), shape=shape, callback=callback)
     chosen = choose_columns(

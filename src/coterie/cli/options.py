@@ -15,6 +15,7 @@ from coterie.cli.completion import complete_learner, complete_method, complete_w
 
 Complete: TypeAlias = Callable[[str], list[str]]  # what is typed so far -> what it may become
 
+EXAMPLE = "example:"  # before the name of a table that ships
 # Default training steps of ``coterie learn`` on a table, and on a folder of images.
 TABLE_STEPS, IMAGE_STEPS = 1500, 600
 
