@@ -531,7 +531,8 @@ class Coterie(BaseClusterer):
             ]
         else:
             winner, self.chosen_ = scored.candidates[chosen], scored.describe(chosen)
-            notes = [f"Chosen from {len(scored.candidates)} candidates: {winner}."]
+            count = len(scored.candidates)
+            notes = [f"Chosen from {count:,} {'candidate' if count == 1 else 'candidates'}: {winner}."]
             notes += self._describe_repeated(scored, chosen)
             if self.confidence_ < LOW_CONFIDENCE:
                 notes.append(
