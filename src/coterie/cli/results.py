@@ -8,7 +8,6 @@ from typing import final
 import numpy as np
 
 from coterie.base import BaseClusterer, FitDescription
-from coterie.cli.checks import parse_n_clusters
 from coterie.cli.inputs import Loaded, result_table
 from coterie.cli.options import ClusterRequest
 from coterie.cli.outputs import Outputs
@@ -97,7 +96,6 @@ def summarise(
         descriptions=() if is_images or request.quiet or request.json else _describe_clusters(fitted),
         silhouette=silhouette,
         selection=description.selection,
-        asked_for_one=parse_n_clusters(request.clusters) == 1,
         scores=score_against(known.classes, model.labels_[known.rows]) if len(known.rows) else {},
         table_notes=merge_notes((*features.notes, *model.table_.notes)),
         fit_notes=(*model.notes_, *known.notes, *(notes if is_alone else ())),

@@ -47,7 +47,6 @@ class Summary:
     descriptions: tuple[str, ...] = ()  # distinguishing features of each cluster; empty if they were not computed
     silhouette: float | None = None  # NaN if it is undefined, None if it was not computed
     selection: "Selection | None" = None  # the candidates that the result was chosen from, if there were any
-    asked_for_one: bool = False  # whether one cluster was asked for, of which there is no confidence
     scores: dict[str, float] = field(default_factory=dict)
     table_notes: tuple[str, ...] = ()  # what was done to the table
     fit_notes: tuple[str, ...] = ()  # what the fit decided
@@ -68,7 +67,7 @@ class Summary:
             content["silhouette"] = round(self.silhouette, 4) if math.isfinite(self.silhouette) else None
         if self.selection is not None:
             runner_up = self.selection.runner_up
-            content["confidence"] = None if self.asked_for_one else round(self.selection.confidence, 4)
+            content["confidence"] = round(self.selection.confidence, 4)
             content["runner_up"] = None if runner_up is None else {**runner_up, "score": round(runner_up["score"], 4)}
         if self.scores:
             content["scores"] = {name: round(score, 4) for name, score in self.scores.items()}
@@ -94,7 +93,7 @@ class Summary:
         for name, size, text in rows:
             table.add_row(name, f"{size:,}", f"{size / self.n_rows:.1%}", *text)
         console.print(table)
-        if self.selection is not None and not self.asked_for_one:
+        if self.selection is not None:
             console.print(_describe_selection(self.selection), soft_wrap=True)
         # Beside a confidence, it would be a second measure that knows less.
         if self.selection is None and self.silhouette is not None and math.isfinite(self.silhouette):
