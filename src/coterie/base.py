@@ -129,7 +129,7 @@ class ShownRows:
 
     table: Table
     index: Any = None  # the index of a pandas frame; None if rows have numbers only
-    library: str | None = None  # "pandas", "polars" or "pyarrow", if the rows came as a data frame
+    frame_kind: str | None = None  # "pandas", "polars" or "pyarrow", if the rows came as a data frame
 
     @classmethod
     def from_input(cls, X: Any, table: Table) -> "ShownRows":

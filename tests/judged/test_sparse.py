@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 from coterie import ClAM, Coterie
+from coterie.__main__ import main
 from coterie.errors import InputError
 from coterie.metrics import adjusted_rand_index
 
@@ -34,6 +35,24 @@ def test_documents_are_clustered_by_subject_and_new_ones_predicted(tmp_path: Pat
     np.testing.assert_array_equal(model.predict(new[:10]), model.predict(new)[:10])
     model.save(tmp_path / "model.safetensors")
     np.testing.assert_array_equal(Coterie.load(tmp_path / "model.safetensors").predict(new), model.predict(new))
+
+
+def test_dense_rows_are_reduced_as_those_of_the_fit_and_sparse_ones_need_not_be() -> None:
+    X, _ = documents(150)
+    model = Coterie(3, effort="fast", random_state=0).fit(X)
+    assert model.n_features_in_ == 500
+    np.testing.assert_array_equal(model.predict(X.toarray()), model.labels_)
+    dense = Coterie(3, effort="fast", random_state=0).fit(X.toarray())
+    np.testing.assert_array_equal(dense.predict(X), dense.labels_)
+
+
+def test_the_command_saves_how_a_matrix_was_reduced(tmp_path: Path) -> None:
+    X, _ = documents(150)
+    sparse.save_npz(tmp_path / "counts.npz", X)
+    counts, saved, out = str(tmp_path / "counts.npz"), str(tmp_path / "m.safetensors"), tmp_path / "clusters.csv"
+    assert main(["cluster", counts, "--save", saved, "-o", str(out), "-q"]) == 0
+    assert main(["predict", saved, counts, "-o", str(tmp_path / "again.csv"), "-q"]) == 0
+    assert (tmp_path / "again.csv").read_bytes() == out.read_bytes()
 
 
 def test_another_number_of_columns_is_an_error_and_a_new_fit_forgets() -> None:

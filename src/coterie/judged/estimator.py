@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from coterie.base import BaseClusterer, FitDescription, ReportSection, Selection, one_thread, seed_from
@@ -28,7 +29,7 @@ from coterie.judged.texts import COMPONENTS_ALONE, COMPONENTS_BESIDE, TextFeatur
 from coterie.judged.views import CosineView, View
 from coterie.metrics import normalized_mutual_information
 from coterie.progress import Callback, StageProgress
-from coterie.tables.table import Table, as_table, unknown_column
+from coterie.tables.table import Table, as_table, densify, unknown_column
 from coterie.validation import (
     BOOLEAN,
     NONE,
@@ -63,6 +64,10 @@ def find_repeated_column(space: Space, labels: Labels) -> tuple[int, Integers] |
         if likely and _mutual_information(levels, labels) >= REPEATED:
             return int(column), levels
     return None
+
+
+def _component_names(count: int) -> tuple[str, ...]:
+    return tuple(f"component {number + 1}" for number in range(count))
 
 
 def _to_texts(table: Table, name: str) -> list[str | None]:
@@ -256,8 +261,9 @@ class Coterie(BaseClusterer):
         reset : bool
             Whether to find anew how texts become numbers, as ``fit`` does.
         """
-        if table.sparse is not None and self.encoder is None:
+        if self.encoder is None and (table.sparse is not None if reset else self._is_to_be_reduced(table)):
             return self._prepare_sparse(table, reset=reset)
+        table = densify(table)
         if self.text is not None:
             return self._prepare_texts(table, callback, reset=reset)
         if self.encoder is None or (table.image is None and set(table.kinds) == {"number"}):
@@ -277,24 +283,39 @@ class Coterie(BaseClusterer):
             )
         return replace(as_table(self._encode(inputs, callback)), source=table.source, notes=table.notes)
 
+    def _is_reduced(self, table: Table) -> bool:
+        """Return whether a table has the components of a matrix that was sparse, as this estimator makes them."""
+        return "_sparse_axes" in vars(self) and table.names == _component_names(self._sparse_axes.shape[1])
+
+    def _is_to_be_reduced(self, table: Table) -> bool:
+        """Return whether the rows of a table, sparse or not, must be reduced as those of ``fit`` were."""
+        return "_sparse_axes" in vars(self) and not self._is_reduced(table)
+
     def _prepare_sparse(self, table: Table, *, reset: bool) -> Table:
-        """Replace the columns of a sparse matrix by the leading components of its rows."""
+        """Replace the columns of a matrix by the leading components of its rows at length one."""
+        matrix = table.sparse
+        if matrix is None:
+            matrix = csr_array(np.column_stack(table.columns) if table.block is None else table.block)
         if reset:
-            self._sparse_axes = fit_axes(unit_rows(table.sparse), COMPONENTS_ALONE)
+            self._sparse_axes = fit_axes(unit_rows(matrix), COMPONENTS_ALONE)
             # What a row without entries gets.
-            self._sparse_mean = np.asarray(unit_rows(table.sparse) @ self._sparse_axes).mean(axis=0)
-        axes = vars(self).get("_sparse_axes")
-        if axes is None or len(axes) != table.n_columns:
-            expecting = self.n_features_in_ if axes is None else len(axes)
+            self._sparse_mean = np.asarray(unit_rows(matrix) @ self._sparse_axes).mean(axis=0)
+        axes = self._sparse_axes
+        if len(axes) != table.n_columns:
             raise InputError(
-                f"X has {table.n_columns} features, but Coterie is expecting {expecting} features as input."
+                f"X has {table.n_columns} features, but Coterie is expecting {len(axes)} features as input."
             )
-        note = f"the {table.n_columns:,} sparse columns were reduced to {axes.shape[1]} components (truncated SVD)"
-        names = tuple(f"component {number + 1}" for number in range(axes.shape[1]))
-        components = np.asarray(unit_rows(table.sparse) @ axes)
+        components = np.asarray(unit_rows(matrix) @ axes)
         components[~components.any(axis=1)] = self._sparse_mean
-        components = unit_rows(components)
-        return replace(table, names=names, block=components, sparse=None, notes=(*table.notes, note))
+        note = f"the {table.n_columns:,} sparse columns were reduced to {axes.shape[1]} components (truncated SVD)"
+        return replace(
+            table,
+            names=_component_names(axes.shape[1]),
+            columns=(),
+            block=unit_rows(components),
+            sparse=None,
+            notes=(*table.notes, note),
+        )
 
     def _prepare_texts(self, table: Table, callback: Callback | None, *, reset: bool) -> Table:
         """Replace the columns of texts by numbers; the texts become extra columns."""
@@ -342,11 +363,15 @@ class Coterie(BaseClusterer):
         return encode_cached(loaded[1], inputs, self.cache, callback)
 
     def _read(self, X: Any, *, reset: bool) -> Table:
-        is_sparse = hasattr(X, "tocsr") or isinstance(X, Table)
-        if self.text is not None or (is_sparse and as_table(X).sparse is not None):
-            return super()._read(self.prepare_table(as_table(X), self._progress(), reset=reset), reset=reset)
-        if reset:
+        if reset and not (isinstance(X, Table) and self._is_reduced(X)):
             self.__dict__.pop("_sparse_axes", None)
+        is_sparse = (hasattr(X, "tocsr") or isinstance(X, Table)) and as_table(X).sparse is not None
+        if self.text is not None or is_sparse or "_sparse_axes" in vars(self):
+            read = super()._read(self.prepare_table(as_table(X), self._progress(), reset=reset), reset=reset)
+            if reset and "_sparse_axes" in vars(self):  # users see the columns of the matrix, not its components
+                self.n_features_in_ = len(self._sparse_axes)
+                self.__dict__.pop("feature_names_in_", None)
+            return read
         if self.encoder is None:
             return super()._read(X, reset=reset)
         if isinstance(X, Table):

@@ -170,8 +170,8 @@ def _with_last(values: Any, last: Any) -> Any:
 
 def _library(rows: ShownRows) -> Any:
     """Return the kind of data frame to build."""
-    if rows.library in _LIBRARIES:
-        return rows.library
+    if rows.frame_kind in _LIBRARIES:
+        return rows.frame_kind
     installed = next((name for name in _LIBRARIES if find_spec(name)), None)
     if installed is None:
         raise MissingExtraError("summary needs pandas, polars or pyarrow, of which none is installed. Install one.")
